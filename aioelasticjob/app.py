@@ -372,9 +372,8 @@ class ElasticJob:
         Raises:
             TypeError: there is no such option.
             InvalidState: the application does not run.
-            InvalidSetting: there is no such job, an argument makes no sense, or the job
-                does not allow it: without ``monitor_execution`` only a whole job can be triggered, at once.
-            NotPossible: nobody can answer it, or workers are too old for that.
+            InvalidSetting: there is no such job or instance, or an argument makes no sense.
+            NotPossible: nobody can answer it.
             ChangedMeanwhile: others have changed the job meanwhile.
             RegistryError: the registry could not be read or written.
         """

@@ -67,6 +67,11 @@ class Progress:
     """
     otherwise: Mapping[str, int] = field(default_factory=dict)
     """By outcome, how many of those that did not complete ended in another way than ``failed``."""
+    instance: str = ""
+    """The instance that runs the item now, if the job keeps no records; empty otherwise.
+
+    Nothing else shows then that a run was cut off.
+    """
 
     def outcomes(self, newest: str = "") -> Counter[str]:
         """Return how many runs have ended in which way; ``newest`` stands for the outcome of one that has none."""
@@ -94,16 +99,14 @@ class Fire:
     """One scheduled moment of a job."""
 
     slot: int
-    """The scheduled moment in milliseconds since the epoch; for a trigger the moment it was taken."""
+    """The scheduled moment in milliseconds since the epoch; of a run that was asked for, the moment it is for."""
     source: FireSource
     parameter: str | None = None
-    """Replaces the job's parameter for this fire; only a trigger brings one."""
-    request: tuple[str, int] | None = None
-    """For a trigger, the node that asks for the run, and its version: the claim removes that node."""
+    """Replaces the job's parameter for this fire; only a request brings one."""
     request_id: int = 0
-    """For a trigger, the zxid of the request: the same on all instances that were asked by one transaction."""
+    """The zxid of the transaction that made the request; 0 if nobody has asked for the run."""
     requested: Requested | None = None
-    """The request below ``requests`` that the run is made for: the claim notes there that its items were run."""
+    """The request that the run is made for: the claim notes there that its items were run."""
 
     @property
     def run(self) -> str:
@@ -119,6 +122,27 @@ class Fire:
     def at(self) -> datetime:
         """The scheduled moment, in UTC."""
         return moment(self.slot / 1000)
+
+
+@value
+class Owing:
+    """A report of missed moments that the writer of a record has promised.
+
+    The writer makes it when the registry has accepted the record, and leaves it out of the next record that it writes.
+    If the writer is gone before that, the next one who writes the record makes the report.
+    """
+
+    by: str
+    """The instance that has promised it."""
+    at: int
+    """When it was promised, in milliseconds since the epoch."""
+    first: int
+    last: int
+    count: int
+    """The number of moments.  It is counted up to ``MOMENTS_COUNTED``."""
+    why: str
+    cut_off: str = ""
+    """The instance whose run was cut off, if that is why."""
 
 
 @value
@@ -139,13 +163,17 @@ class Record:
     parameter: str | None = None
     """The parameter that came with that request, in place of the job's parameter."""
     request: str = ""
-    """The id of that request, if it is one below ``requests``."""
-    ahead: int = 0
-    """A later moment that was claimed while the registry's clock was ahead, and is not run again; 0 if none was."""
+    """The id of that request."""
     rescues: int = 0
     """How many times in a row the run was cut off and claimed again as ``FAILOVER``."""
     unknown: str = ""
     """The fields that this release does not know, as JSON text, each after a comma: they are written back."""
+    accounted: int = 0
+    """Every moment of the schedule up to this time was run, reported as missed, or excused.  In milliseconds."""
+    owing: tuple[Owing, ...] = ()
+    """The reports that writers of the record still had to make when they wrote it."""
+    error: str = ""
+    """Why the newest run failed that has ended: the class and the first line of the error; empty if it did not."""
 
     @property
     def moment(self) -> int:

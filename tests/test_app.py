@@ -371,8 +371,7 @@ def test_a_job_without_cron_waits_for_its_trigger(address: str) -> None:
         app = quick(address)
         app.add(handler, name="job")
         async with app.running() as session:
-            (me,) = await session.children(LAYOUT.instances)
-            await write(session, Create(LAYOUT.trigger(me)))
+            await write(session, Create(LAYOUT.request("by-hand"), b'{"kind": "TRIGGER"}'))
             await runs.more()
         assert seen == ["TRIGGER"]
 

@@ -306,7 +306,8 @@ def _outcome(record: Record, now: float) -> Text:
     if not record.outcome:  # the next run has begun
         return Text(f"ended {duration_text(ago)} ago")
     style = "" if record.outcome == "completed" else "red"
-    return Text(record.outcome, style=style).append(f" {duration_text(ago)} ago ({took:,} ms)", style="default")
+    said = Text(record.outcome, style=style).append(f" {duration_text(ago)} ago ({took:,} ms)", style="default")
+    return said.append(f": {record.error}", style=style) if record.error else said
 
 
 def _marks(item: ItemStatus, gone: Set[str]) -> list[str]:

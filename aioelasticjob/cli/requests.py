@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime, tzinfo
 from difflib import get_close_matches
 from typing import Annotated, Any, TypeAlias
@@ -31,6 +31,8 @@ from aioelasticjob.registry.session import Session
 _LIKE_JSON = re.compile(r"""\s*(\{|\[\s*[\[{"])""")
 UNSUCCESSFUL = 1
 """The exit code of ``--wait`` if a run did not complete."""
+SHOWN_ERRORS = 3
+"""How many items are named that have failed."""
 
 Id: TypeAlias = Annotated[str, typer.Argument(help="The request's id.")]
 Job: TypeAlias = Annotated[str | None, typer.Option(help="The job, if several have a request of that id.")]
@@ -70,21 +72,13 @@ def trigger(
     chosen = _items(items)
 
     async def ask(session: Session) -> OperationResult:
-        options: RunOptions = {"items": chosen, "delay": in_, "expires": expires, "id": id}
+        options: RunOptions = {"items": chosen, "instance": instance, "delay": in_, "expires": expires, "id": id}
         if at is not None:
             options["at"] = _local("at", at, await _zone(session, name))
         if expires is not None and not _is_duration(expires):
             options["expires"] = _local("expires", expires, await _zone(session, name), ", or a duration such as 90s")
         with as_typed(at=("at", at), delay=("in", in_), expires=("expires", expires), items=("items", items)):
-            return await operations.ask(
-                session,
-                name,
-                instance=instance,
-                parameter=parameter,
-                by=operator_name(),
-                followed=wait,
-                **options,
-            )
+            return await operations.ask(session, name, parameter=parameter, by=operator_name(), **options)
 
     _ask(where, name, ask, wait, as_json)
 
@@ -236,6 +230,7 @@ def as_dict(found: RequestStatus) -> dict[str, object]:
         "parameter": request.parameter,
         "by": request.by or None,
         "outcomes": dict(found.outcomes),
+        "errors": {str(item): error for item, error in found.errors.items()},
         "waitingItems": found.waiting,
         "runningItems": found.running,
     }
@@ -312,8 +307,19 @@ def _tell(asked: OperationResult, ended: RequestStatus | None, as_json: bool) ->
         write_json(as_dict(ended))
     else:
         out().print(f"{ended.state}: {ended.outcomes_text}", markup=False)
+        for line in _errors(ended):
+            out().print(line, markup=False)
     if ended.state != "done" or ended.outcomes.keys() != {Outcome.COMPLETED.value}:
         raise typer.Exit(UNSUCCESSFUL)
+
+
+def _errors(ended: RequestStatus) -> Iterator[str]:
+    """Yield why the first items have failed, and how many more have."""
+    failed = sorted(ended.errors.items())
+    for item, error in failed[:SHOWN_ERRORS]:
+        yield f"item {item}: {error}"
+    if len(failed) > SHOWN_ERRORS:
+        yield f"and {len(failed) - SHOWN_ERRORS:,} more items have failed"
 
 
 def _table(found: Sequence[tuple[str, RequestStatus]], *, of_all: bool) -> TextTable:
@@ -333,9 +339,15 @@ def _table(found: Sequence[tuple[str, RequestStatus]], *, of_all: bool) -> TextT
             *([job] if of_all else []),
             *(Text(text) for text in (request.id, request.source.value.lower(), one.state, due)),
             *map(Text, texts),
-            *(Text(text) for text in (chosen, one.outcomes_text, str(one.left or ""), request.by)),
+            *(Text(text) for text in (chosen, _ended(one), str(one.left or ""), request.by)),
         )
     return table
+
+
+def _ended(one: RequestStatus) -> str:
+    """Return how runs have ended, and why the first item has failed."""
+    first = next(_errors(one), "")
+    return f"{one.outcomes_text} ({first})" if first else one.outcomes_text
 
 
 def _expires(one: RequestStatus) -> str:

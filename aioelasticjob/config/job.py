@@ -22,9 +22,11 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.ground.encoding import json_object, unencodable_text
 from aioelasticjob.ground.nesting import TOO_DEEP, is_too_deep, read_json
 
-SWITCHES_FEATURE = "switches"  # it knows the nodes that switch off whole jobs, and servers in all jobs
-FEATURES: frozenset[str] = frozenset({"requests", "retry", SWITCHES_FEATURE})
-"""The features of the registry's format that this release knows: a job may require its workers to know some."""
+FEATURES: frozenset[str] = frozenset()
+"""The features of the registry's format that this release knows: a job may require its workers to know some.
+
+There is none until 0.1.0 is out, since no release lacks anything that another one has.
+"""
 _REQUIRES: TypeAdapter[tuple[str, ...]] = TypeAdapter(Features)
 _KEPT = object()
 """The context of a validation that keeps keys it does not know."""

@@ -1,73 +1,296 @@
-"""Computes which items this instance has to run for which moment, and what becomes of moments that it cannot run.
+"""Decides, from facts, which moments of an instance's items are due, and which are reported as missed or excused.
 
-The answer follows from state and not from wake-ups: an item that this instance holds is due if its record is older
-than the newest due moment.  So no moment is lost when an item moves: its new holder finds the moment due as well.
+An item's record says up to where the item is accounted for.  All moments after that are owed.  The newest of them is
+run, run late, reported or excused, depending on the item's present state; older ones are never run any more.  What is
+reported is written into the record first, together with up to where the item is accounted for then, and reported when
+the registry has accepted it.
+
+Nothing here waits, reads a clock, asks the registry or writes a log.  A method that needs the registry is a generator
+of commands, and is given the answers.  Times are in milliseconds since the epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import inf
 
+from aioelasticjob.core import reasons
 from aioelasticjob.core.clock_skew import AHEAD, ClockSkewMonitor
-from aioelasticjob.core.commands import AnyReport, SayRefused
-from aioelasticjob.core.missed import MissedMoments
-from aioelasticjob.core.state import BUSY, Came, Newest, Passed, Past, Timetable
-from aioelasticjob.core.unattended import Succession
+from aioelasticjob.core.commands import (
+    AnyReport,
+    ClaimItems,
+    FollowReleases,
+    ReadItems,
+    Report,
+    SayAhead,
+    SayLowered,
+    SayRefused,
+    Steps,
+    WriteAccounts,
+)
+from aioelasticjob.core.items import (
+    Item,
+    Lock,
+    assumed,
+    claimed,
+    learned,
+    left_by_the_gone,
+    promised_by_others,
+    reported,
+    settled,
+)
+from aioelasticjob.core.reasons import Cause, Missed, Newest
+from aioelasticjob.core.records import begun, is_cut_off
+from aioelasticjob.core.request_runs import ended_as
+from aioelasticjob.core.timeline import Passed, Timeline
 from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import ClockSkew, ElasticJobError
-from aioelasticjob.model import NONE, SCHEDULED, ClockReading, Fire, FireSource
+from aioelasticjob.model import (
+    NONE,
+    SCHEDULED,
+    Claim,
+    ClockReading,
+    Fire,
+    FireSource,
+    Outcome,
+    Owing,
+    Record,
+    VersionedRecord,
+)
 
-SOON = 500  # a claim may be sent, and refused, up to so many milliseconds before its moment
+MAX_FUTURE = 60_000
+"""How far in the future an item may be accounted for, in milliseconds.  Beyond that it would not run for too long."""
+ATTEMPTS = 3
+"""How often accounts are decided in one pass if other instances have written records meanwhile."""
 
 
-class Account:
-    """The items that this instance holds, and the moments that are due for them.  Times are in milliseconds.
+@dataclass(slots=True)
+class Past:
+    """What the earlier lives of a job in this process have left for the next one."""
 
-    It has more than twelve methods: each fact and each question is a method.
-    """
+    since: float = inf
+    """Since when an instance has been up, by the registry's clock, as far as known when the first life began."""
+    instances: tuple[str, ...] = ()
+    """What this process was called in its last sessions, and is called in this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Off:
+    """The time in which this process has seen an item switched off."""
+
+    since: int
+    """When the item was switched off, or when this process noticed it."""
+    until: int
+    """When this process last saw the item switched off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """A record that accounts for moments of an item of which none is run."""
+
+    record: Record
+    missed: tuple[Missed, ...] = ()
+    """The moments that are reported once the record is written."""
+    newest: Newest = Newest.MISSED
+    lost: Record | None = None
+    """The item's run that was cut off, if it is reported as well."""
+    given_up: tuple[Owing, ...] = ()
+    """The reports that instances had promised which are gone."""
+    lowered_from: int = 0
+    """Up to when the item was accounted for, if that was too far in the future."""
+
+
+@dataclass(slots=True)
+class Due:
+    """The items that can be claimed for the newest moment."""
+
+    on_time: list[int] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+
+    @property
+    def items(self) -> frozenset[int]:
+        """All of these items."""
+        return frozenset([*self.on_time, *self.late]) or NONE
+
+
+class JobState:
+    """The items that one instance of a job holds, and the moments that are due for them."""
 
     def __init__(self, me: str, view: JobView, reading: ClockReading, past: Past) -> None:
         self.clock = ClockSkewMonitor(reading)
         self.reports: list[AnyReport] = []
         """What the driver has to report.  The driver removes each report when it has made it."""
-        self.items = past.items
-        self.items.join_again()
+        self.items: dict[int, Item] = {}
+        """The items that this instance holds, as it has read or written them last."""
         self.held: frozenset[int] = NONE
         self.view = view
         """The newest view that this object was given."""
-        self.missed = MissedMoments(self.clock, self.items, self.reports)
-        self._me, self._past = me, past
-        self._set_back = inf
-        """The time to which the clock was last set back.  Later moments come while this instance is up."""
-        self._waited = False
-        """Whether the schedule's newest moment had yet to come at the last look, because the time went back."""
-        self.timetable = Timetable(view.config.schedule, self.clock.now)
-        self._off_since = 0
-        """When this instance has noticed that it may run nothing; 0 if it may run items."""
-        self._busy_until = 0
-        """When the last run ended that was still going on when the schedule was changed, until the new one is followed.
+        self.timeline = Timeline.of(view.schedules, self.clock.now)
+        self.refusals: tuple[tuple[float, float], ...] = ()
+        """How many seconds ago each span began and ended in which the registry refused what a run needs.
 
-        It is 0 if there was no such run.
+        The driver sets it.
         """
-        self.looked_at: JobView | None = None
+        self._me, self._past = me, past
+        self._looked_at: JobView | None = None
         """The newest view that was applied completely."""
-        self._closed: frozenset[int] = NONE
-        """The items held at the last look that may not run here: the item, this server or the job is switched off."""
+        self._is_recorded = view.config.monitor_execution
+        """Whether the items that are held have records."""
+        self._unread = set[int]()
+        """Items whose records may have changed since they were read."""
+        self._unchecked = set[int]()
+        """Items that may be accounted for up to a time that has yet to come, which the log says."""
+        self._followed = set[int]()
+        """Items whose run on another instance, or whose lock, this process follows until its end."""
+        self._off = dict[int, Off]()
+        self._obstructed = dict[int, int]()
+        """Items that nodes made by hand kept from being claimed, each with the moment of that claim."""
+        self._seen_until = dict[str, int]()
+        """Up to when this process has seen instances that are gone."""
         self._refuses = False
         """Whether this instance has refused the last fire."""
 
+    # Questions.
+
     @property
     def steady_in(self) -> float:
-        """Seconds after which to call ``see`` again because the time was set; infinity if it was not."""
+        """Seconds after which to look again because records claim moments that are far in the future; or infinity."""
         wait = self.clock.unsteady
-        if not wait or not (self.clock.may_be_set_back or any(item.future for item in self.items.values())):
+        latest = self.clock.now + MAX_FUTURE
+        if not wait or not any(item.accounted > latest for item in self.items.values()):
             return inf
         return max(wait, 0.01)  # at least 10 ms: a rounded timer may fire before the time is steady
 
     def intolerable_skew(self) -> ClockSkew | None:
         """Return an error with the clock skew if the job does not tolerate it, else None."""
         return self.clock.intolerable(self.view.config)
+
+    def is_catch_up(self, moment: int) -> bool:
+        """Whether no instance was up when a moment came."""
+        return moment < self._up_since
+
+    def free(self) -> frozenset[int]:
+        """Return the items that run nowhere, wait for no rescuer, and are not switched off."""
+        free = [number for number, item in self.items.items() if item.is_free and number not in self._off]
+        return frozenset(free) or NONE
+
+    def blocked_by_hand(self) -> list[int]:
+        """Return the items whose locks somebody has made by hand, in their order."""
+        return sorted(number for number, item in self.items.items() if item.lock is Lock.BY_HAND)
+
+    def due(self) -> Due:
+        """Return the items that this instance can claim now for the newest moment."""
+        due = Due()
+        newest = self.timeline.newest if self._is_settled else 0
+        for number, item in self.items.items():
+            if item.accounted < newest and item.is_free and number not in self._off:
+                match self._fate(number, item, newest):
+                    case Newest.RUN:
+                        due.on_time.append(number)
+                    case Newest.LATE:
+                        due.late.append(number)
+        return due
+
+    def due_soon(self, moment: int) -> frozenset[int]:
+        """Return the items that this instance can claim ahead for a moment that has yet to come."""
+        if not self._is_settled:
+            return NONE
+        soon = [number for number, item in self.items.items() if item.accounted < moment and item.is_free]
+        if self._obstructed:
+            soon = [number for number in soon if moment > self._obstructed.get(number, 0)]
+        if self._off:
+            soon = [number for number in soon if number not in self._off]
+        if len(soon) == len(self.held):
+            return self.held  # the same object for each fire
+        return frozenset(soon)
+
+    # Facts.
+
+    def see(self, view: JobView) -> Steps[None]:
+        """Apply a view, and account for the moments of which none is run.
+
+        If the registry refuses a command, its error ends this generator, and the driver calls this method again later.
+        """
+        if view is not self._looked_at or self._unread:
+            yield from self._take_in(view)
+        self.timeline.advance(self.clock.now)
+        self._say_what_is_ahead()
+        self.notice_what_is_off(view)
+        yield from self._account(view)
+
+    def notice_what_is_off(self, view: JobView) -> None:
+        """Note which items are switched off now: their moments are excused.
+
+        The nodes below a server have no date here, so this is called also while a run goes on.  Without a connection
+        nobody knows whether they are still switched off.
+        """
+        now = self.clock.now
+        if view.tree.outdated or self.clock.was_away(now) or (self._me in view.active and not view.disabled_items):
+            return
+        for number in self.held:
+            known = self._off.get(number)
+            since = view.switched_off_at(number, self._me, now)
+            if since is not None:
+                self._off[number] = Off(min(since, now) if known is None else known.since, now)
+
+    def released(self, item: int) -> None:
+        """Note that an item's run on another instance has ended, or that its lock is gone: its record is read again."""
+        self._followed.discard(item)
+        self._unread.add(item)
+
+    def read_again(self, items: Iterable[int]) -> None:
+        """Note that the records of items may have changed."""
+        self._unread.update(self.held.intersection(items))
+
+    def note_obstructed(self, items: Iterable[int], moment: int) -> None:
+        """Note that nodes which somebody made by hand kept items from being claimed for a moment."""
+        self._obstructed |= dict.fromkeys(self.held.intersection(items), moment)
+
+    def claim(self, view: JobView, fire: Fire, found: Mapping[int, Item]) -> tuple[ClaimItems, dict[int, Closing]]:
+        """Return the command that claims items, and what is reported of each item once it is claimed.
+
+        The claim of a scheduled moment accounts for all moments up to it.
+        """
+        begins = self.clock.now
+        next_fire = self.timeline.upcoming or 0
+        if fire.slot == next_fire and fire.source is FireSource.CRON:  # the moment is still to come
+            begins = fire.slot
+            next_fire = self.timeline.following()
+        newest = Newest.LATE if fire.source is FireSource.MISFIRE else Newest.RUN
+        is_scheduled = fire.source in SCHEDULED
+        promised = dict[int, Closing]()
+        wanted = dict[int, Record]()
+        for number, item in found.items():
+            missed = self._missed(number, item, fire.slot - 1, view) if is_scheduled else []
+            accounted = fire.slot if is_scheduled else item.accounted
+            owing, gone = self._promises(item, missed, view)
+            record = begun(item.record, fire, self._me, begins, next_fire, accounted, owing)
+            wanted[number] = record
+            if missed or gone:
+                promised[number] = Closing(record, tuple(missed), newest, given_up=gone)
+        before = {number: item.seen for number, item in found.items()}
+        return ClaimItems(view, fire, before, wanted), promised
+
+    def claimed(self, claim: Claim, promised: Mapping[int, Closing]) -> None:
+        """Note what a claim has written, and report what it has promised."""
+        for number, seen in claim.items.items():
+            self._obstructed.pop(number, None)
+            if (item := self.items.get(number)) is not None:
+                self.items[number] = claimed(item, seen) if claim.is_recorded else settled(item, seen)
+        if promised:
+            self._report({number: one for number, one in promised.items() if number in claim.items})
+
+    def ended(self, written: Mapping[int, VersionedRecord], claim: Claim) -> None:
+        """Note what the settlement of a claim has written; items that it has not settled are read again."""
+        for number in claim.items:
+            item = self.items.get(number)
+            if item is None:
+                continue
+            if number in written:
+                self.items[number] = settled(item, written[number])
+            else:
+                self._unread.add(number)
 
     def refuse(self, why: ElasticJobError) -> None:
         """Report that this instance refuses a fire."""
@@ -78,221 +301,312 @@ class Account:
         """Note that this instance runs fires again."""
         self._refuses = False
 
-    def claimable(self, moment: int | None = None) -> frozenset[int]:
-        """Return the items that this instance can claim now for the newest moment, or for the given one."""
-        due = self._due(moment or self.timetable.newest)
-        return due - self.blocked() if due else due
-
-    def claimable_ahead(self, moment: int) -> frozenset[int]:
-        """Return the items that this instance can claim ahead for a moment that has yet to come.
-
-        An item whose moment was run or reported while a clock was ahead runs it late, and late runs are not claimed
-        ahead.
-        """
-        ahead = frozenset([item for item in self.claimable(moment) if not self.items[item].knows(moment)])
-        return self.held if ahead == self.held else ahead  # the collector need not visit a second object
-
-    def _due(self, moment: int, among: Iterable[int] | None = None, *, now: int | None = None) -> frozenset[int]:
-        """Return the items (of all held, or ``among`` some) for which a moment is due."""
-        if moment > (now or self.clock.now) + SOON:  # it was due before the time was set back
-            return frozenset()
-        held = self.held if among is None else self.held.intersection(among)
-        return frozenset([number for number in held if self.items[number].is_due(moment)])
-
-    def _due_here(self, view: JobView | None = None) -> frozenset[int]:
-        """Return the items that are due for the newest moment and may run here.
-
-        Items that may not run here are left out: they miss no moment, or their next holder reports it.
-        """
-        view = view or self.view
-        if self._me not in view.active:
-            return frozenset()
-        due = self._due(self.timetable.newest, now=self.clock.latest)
-        due = due - self.blocked(view) - view.disabled_items if due else due
-        if view is self.view:
-            return due
-        return frozenset(n for n in due if not self.items[n].rescued and view.assignment.get(n) == self._me)
-
-    def _due_before(self, view: JobView) -> frozenset[int]:
-        """Return the items that are due before a view is applied, also those that it is the first to show switched on.
-
-        Nothing shows since when these were switched on.
-        """
-        return self._due_here() | (self._due_here(view) & self.view.disabled_items)
-
-    def _kept_from(self, view: JobView) -> frozenset[int]:
-        """Return the items that others keep this instance from running, also those that a view shows switched on."""
-        return (self.held & self.blocked()) - (self.view.disabled_items & view.disabled_items)
-
-    def blocked(self, view: JobView | None = None) -> frozenset[int]:
-        """Return the items that other instances run or rescue, and the orphans that wait for a rescuer."""
-        return self._in_rescue(view).union([number for number, item in self.items.items() if item.elsewhere])
-
-    def _in_rescue(self, view: JobView | None = None) -> frozenset[int]:
-        view = view or self.view
-        if not view.config.failover:
-            return frozenset()
-        return view.orphans.union(view.rescues, (number for number in self.held if self.items[number].cut_off))
-
-    def source(self, items: Iterable[int]) -> FireSource:
-        """Return the source of a fire for the newest moment now: ``CRON``, or ``MISFIRE`` if it is run late."""
-        newest = self.timetable.newest
-        late = any(item.late == newest or item.knows(newest) for item in map(self.items.__getitem__, items))
-        return FireSource.MISFIRE if late or self.is_catch_up(newest) else FireSource.CRON
-
-    def is_catch_up(self, slot: int) -> bool:
-        """Whether no instance was up when the moment came."""
-        return slot < min(self.view.up_since * 1000, self._past.since * 1000, self._set_back)
-
-    def only_time_has_passed(self, view: JobView) -> bool:
-        """Whether a view was applied already, and nothing besides it has to be.  This is so for most fires."""
-        if view is not self.looked_at or self.clock.is_disturbed or not view.config.monitor_execution:
-            return False
-        return not any(item.given_back or item.future is not None for item in self.items.values())
-
-    def follow_small_step_back(self) -> None:
-        """Let the schedule follow a time that went back a little, so that moments are run when they come.
-
-        If the time went back further, the schedule follows once the time has come close to the newest moment again.
-        Items that have waited until then have missed the moments before the newest one, also if nobody has looked
-        shortly before the newest one came.
-
-        Without ``misfire``, a moment that was reported is not run when it comes again.
-        """
-        if self.clock.now + SOON < self.timetable.newest <= self.clock.now + AHEAD:
-            self._pass_over_reported(self.view, self.timetable.newest)
-            self.timetable = Timetable(self.view.config.schedule, self.clock.now)
-            self._account(self._due_here(), Came.SET_BACK)
-        elif self._waited and self.timetable.newest <= self.clock.now + SOON:
-            self._account(self._due_here(), Came.SET_BACK)
-        self._waited = self.clock.now + SOON < self.timetable.newest
-
-    def see_what_is_due(self, view: JobView) -> None:
-        """Move the schedule on to the present, and account for the moments that have come."""
-        self.follow_small_step_back()
-        upcoming = self.timetable.upcoming
-        if upcoming is not None and upcoming <= self.clock.now:
-            waiting, came = self._due_here(), self.timetable.advance(self.clock.now)
-            self._account(waiting, Came.UNSETTLED)
-            if came > 1:
-                self._account(self._due_here() - waiting, Came.HELD_UP)
-        if self.clock.was_away(self.timetable.newest):
-            self._account(self._due_here(), Came.DISCONNECTED)
-        if self._closed or view.disabled_items or self._me not in view.active:
-            self._close(view)
-
-    def _close(self, view: JobView) -> None:
-        """Excuse the moments of items that are switched off."""
-        closed = self.held & view.disabled_items if self._me in view.active else self.held
-        # blocked items have missed what came before they were switched off
-        self._account((closed - self._closed) & self.blocked(), Came.BLOCKED)
-        self.pass_over(closed)
-        self._closed = closed
-
-    def pass_over(self, items: Iterable[int]) -> None:
-        """Treat the newest moment as no longer due for these items, and the moments before it as accounted for."""
-        for item in items:
-            self.items[item].floor = max(self.items[item].floor, self.timetable.newest)
-
-    def _pass_over_reported(self, view: JobView, until: float = inf) -> None:
-        """Without ``misfire``, do not run moments up to ``until`` that a clock ahead has reported as missed."""
-        if not view.config.misfire:
-            for item in map(self.items.__getitem__, self.held):
-                item.floor = max(item.floor, int(min(item.reported, until)))
-
-    def run_ended(self, view: JobView) -> None:
-        """Combine the moments that came during an execution: the newest is run if misfire is on, else it is missed.
-
-        ``view`` is the newest view, because the items to run may have changed.  If it has another schedule, the
-        moments of the new one are accounted for when the state sees that view.
-        """
-        table = self.timetable
-        if view is not self.view and (succession := Succession(self.view, view)).has_changed:
-            self._busy_until = self.clock.now
-            table.advance(min(self.clock.latest, succession.ended))
-            due = self._due_before(view)
-            missed = due - succession.handed_on(due, self._me)
-            self._report(missed, min(table.newest - 1, succession.ended), BUSY, now=self.clock.latest)
-        elif table.advance(self.clock.now):
-            for item in self._due_here():  # what came before the item was switched off is missed; the rest is excused
-                if (off := view.switched_off_at(item, self._me, self._off_since)) is not None:
-                    self._report([item], min(table.newest, off), BUSY)
-            self._account(self._due_here(view), Came.RUNNING, misfire=view.config.misfire)
-
-    def note_running_elsewhere(self, items: Collection[int], fire: Fire) -> None:
-        """Note that a claim found these items running on another instance.  ``released`` is called when that ends."""
-        if fire.source in SCHEDULED:  # a run that somebody has asked for is made later instead
-            self._account(self._due(self.timetable.newest, items), Came.FOUND_RUNNING)
+    def refuse_due(self, view: JobView, items: Iterable[int], why: ElasticJobError) -> Steps[None]:
+        """Account for the newest moment of items without a run: it is refused, and older moments are missed."""
+        newest = self.timeline.newest
+        closings = dict[int, Closing]()
         for number in items:
-            self.items[number].elsewhere = True
+            item = self.items[number]
+            missed = self._missed(number, item, newest - 1, view)
+            closings[number] = self._closing(item, item.record, newest, missed, view)
+        if (yield from self._write(view, closings)):
+            self.refuse(why)
 
-    def note_obstructed(self, items: Collection[int], fire: Fire) -> None:
-        """Note that nodes which somebody made by hand keep items from being claimed.
+    def leave(self, view: JobView) -> Steps[None]:
+        """Write what only this process knows before the instance leaves: what it saw switched off, and has reported."""
+        closings = dict[int, Closing]()
+        for number, item in self.items.items():
+            if item.lock is not Lock.FREE or view.assignment.get(number) != self._me:
+                continue
+            off = self._off.get(number)
+            owes = any(one.by == self._me for one in item.record.owing)
+            if off is not None and self.timeline.has_moment(item.accounted, off.until):
+                closings[number] = self._excuse(number, item, off, view)
+            elif owes:
+                closings[number] = self._closing(item, item.record, item.accounted, [], view)
+        if closings and self._is_recorded and view.assignment_stands:
+            yield from self._write(view, closings)
 
-        Rescues and requests are tried again, so they have missed nothing.
-        """
-        if fire.source in SCHEDULED:
-            self._account(self._due(self.timetable.newest, items), Came.OBSTRUCTED)
-        elif fire.source is FireSource.TRIGGER and fire.requested is None:
-            self.missed.put(items, Passed(fire.slot, fire.slot), Came.OBSTRUCTED.value.why)
-
-    def advance_to(self, moment: int) -> None:
-        """Move the schedule on to the moment of a claim, which may have been sent before the moment.
-
-        An item that was released after the claim had been decided is not part of the claim: it has missed the moments
-        before this one.
-        """
-        waiting = self._due_here()
-        if self.timetable.advance(moment):
-            self._account(waiting, Came.OVERTAKEN)
-
-    def released(self, item: int) -> None:
-        """Note that the item's run on another instance has ended.
-
-        Its newest moment is run late if misfire is on; otherwise it is reported as missed.
-        """
-        account = self.items[item]
-        account.elsewhere = False
-        if account.seen is not None:
-            account.rescued = account.rescued and item in self._in_rescue()  # then it stays blocked
-            if account.cut_off and not self.view.config.failover:  # else each view would let it be followed again
-                account.released_run = account.record.begun
-            # a moment that a stream has left open elsewhere is not missed: the stream goes on here
-            if self.view.config.misfire or account.run_until != self.timetable.newest:
-                self._account([item], Came.ELSEWHERE)
-
-    def _account(
-        self, items: Iterable[int], came: Came, *, misfire: bool | None = None, until: float = inf, why: str = ""
+    def report(
+        self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "", *, handled: bool = False
     ) -> None:
-        """Apply the state's rule to the moments that came while items were in it.
+        """Report moments that need not be in the schedule, or a run that was cut off."""
+        if concerned := tuple(sorted(items)):
+            self.reports.append(Report(concerned, passed, why, cut_off, handled))
 
-        Moments after ``until`` do not count: the schedule ended then, or the item was given away.  Nobody looks at that
-        schedule again, so moments that had come before the time was set back count, as long as that step may be a
-        mistake.  ``misfire`` is the view's unless it is given, and ``why`` replaces the reason of the rule.
-        """
-        numbers, rule = frozenset(items), came.value
-        if not numbers:
+    def report_lost(self, lost: Mapping[int, Record], why: str) -> None:
+        """Report runs that were cut off, and that nobody runs again: those of one moment and instance together."""
+        together = dict[tuple[int, str], list[int]]()
+        for number, record in lost.items():
+            together.setdefault((record.moment, record.instance), []).append(number)
+        for (moment, instance), items in sorted(together.items()):
+            self.report(items, Passed(moment, moment), why, instance)
+
+    # How a view is applied.
+
+    def _take_in(self, view: JobView) -> Steps[None]:
+        """Apply a view: forget the items that were lost, and read those that were gained or may have changed."""
+        before = self._looked_at
+        self.view = view
+        is_recorded = view.config.monitor_execution
+        if is_recorded is not self._is_recorded:
+            self._is_recorded = is_recorded
+            self.items.clear()
+            self._off.clear()
+        schedule, config = view.layout.schedule, view.layout.config
+        if before is None or any(before.tree.get(path) is not view.tree.get(path) for path in (schedule, config)):
+            self.timeline = Timeline.of(view.schedules, self.clock.now)
+        if before is not None and before.instances is not view.instances:
+            gone = before.instances.keys() - view.instances.keys()
+            self._seen_until |= dict.fromkeys(gone, self.clock.now)
+        given = view.given_to(self._me)
+        for number, item in list(self.items.items()):
+            if given.get(number) != item.given:
+                if number >= view.config.sharding_total_count:
+                    self._give_up(number, item, view)
+                del self.items[number]
+                self._off.pop(number, None)
+        unread = frozenset(given) - self.items.keys() | self._unread.intersection(given) | self._in_doubt(view)
+        if unread and is_recorded:
+            yield from self._read(view, unread, given)
+        elif unread:
+            yield ReadItems(unread, are_recorded=False)
+            for number in unread:
+                self.items[number] = assumed(given[number], min(self.clock.now, view.given_at(number)))
+        self._unread.clear()
+        self.held = self.held if self.held == self.items.keys() else frozenset(self.items) or NONE
+        self._looked_at = view
+        followed = frozenset([n for n, one in self.items.items() if self._is_to_be_followed(n, one, view)])
+        if new := followed - self._followed:
+            self._followed |= new
+            yield FollowReleases(new)
+
+    def _give_up(self, number: int, item: Item, view: JobView) -> None:
+        """Report what an item owes that is removed because the item count was lowered: nobody does it later."""
+        if item.is_free and number not in self._off and self._me in view.instances:
+            removed_at = min(self.clock.now, view.configured_at, view.assigned_at)
+            missed = tuple(self._missed(number, item, removed_at, view))
+            self._report({number: Closing(item.record, missed)})
+
+    def _in_doubt(self, view: JobView) -> frozenset[int]:
+        """Return the items whose run was cut off, and which are not being rescued: maybe they have been rescued."""
+        if not (self._is_recorded and view.config.failover):
+            return NONE
+        cut_off = frozenset([number for number, item in self.items.items() if item.is_cut_off]) or NONE
+        return cut_off - view.orphans - view.rescues.keys() if cut_off else NONE
+
+    def _read(self, view: JobView, unread: frozenset[int], given: Mapping[int, int]) -> Steps[None]:
+        found = yield ReadItems(unread)
+        for number, one in found.items():
+            made_by = view.made_by(number)
+            self.items[number] = learned(one, given[number], view.made_at(number), made_by)
+        self._unchecked.update(found)
+
+    def _say_what_is_ahead(self) -> None:
+        """Say, once the clock is steady, which items are accounted for up to a time that has yet to come."""
+        now, items = self.clock.now, self.items
+        if self.clock.unsteady:
+            self._unchecked.update(items)
+        elif self._unchecked:
+            accounted = {number: items[number].accounted for number in self._unchecked if number in items}
+            ahead = {number: until for number, until in accounted.items() if now + AHEAD < until <= now + MAX_FUTURE}
+            self._unchecked.clear()
+            if ahead:
+                self.reports.append(SayAhead(tuple(sorted(ahead)), max(ahead.values())))
+
+    def _is_to_be_followed(self, number: int, item: Item, view: JobView) -> bool:
+        """Whether no view will show that an item is free: another instance runs it, or the leader will end its run."""
+        if item.lock is not Lock.FREE:
+            return number not in view.rescues
+        return view.config.failover and item.is_cut_off and bool(ended_as(view, number, item.record, item.seen.zxid))
+
+    # What is accounted for without a run.
+
+    def _account(self, view: JobView) -> Steps[None]:
+        """Write up to where items are accounted for of which no moment is run, and report what they have missed."""
+        if not (view.assignment_stands and self._is_settled and self._me in view.instances):
             return
-        newest = int(min(self.timetable.newest, until))
-        fate = rule.fate(misfire=self.view.config.misfire if misfire is None else misfire)
-        is_missed = fate in (Newest.MISSED_AND_LATE, Newest.MISSED)
-        last = newest if is_missed and not rule.why_newest else newest - 1
-        now = self.clock.now if until == inf else self.clock.latest
-        self._report(numbers, last, why or rule.why, fate, now=now)
-        due = self._due(self.timetable.newest, numbers)
-        if is_missed and rule.why_newest:
-            self._report(due, newest, rule.why_newest)
-        for item in map(self.items.__getitem__, due):
-            if fate is Newest.LATE:
-                item.late = newest
-            elif fate is Newest.MISSED:
-                item.floor = max(item.floor, newest)
+        for _ in range(ATTEMPTS):
+            closings = self._closings(view)
+            if not closings or not (yield from self._write(view, closings)):
+                return
+            if self._unread:
+                yield from self._take_in(view)
 
-    def _report(
-        self, items: Iterable[int], until: int, why: str, newest: Newest = Newest.MISSED, *, now: int | None = None
-    ) -> None:
-        """Report the moments up to ``until`` that these items have missed: those neither claimed nor reported yet."""
-        self.missed.report_given_back()
-        until = min(until, (now or self.clock.now) + SOON)
-        last = {item: self.items[item].run_until for item in items}
-        self.missed.report(last, self.timetable, until, why, newest=newest)
+    def _write(self, view: JobView, closings: Mapping[int, Closing]) -> Steps[bool]:
+        """Write records, and report what they promise; the result is False if the view is outdated."""
+        if self._is_recorded:
+            records = {number: (self.items[number].seen, one.record) for number, one in closings.items()}
+            written: Mapping[int, VersionedRecord] | None = yield WriteAccounts(view, records)
+            if written is None:
+                return False
+        else:
+            written = {number: VersionedRecord(one.record, None) for number, one in closings.items()}
+        for number, seen in written.items():
+            self.items[number] = reported(self.items[number], seen)
+        self._unread.update(closings.keys() - written.keys())
+        self._report({number: closings[number] for number in written})
+        return True
+
+    def _closings(self, view: JobView) -> dict[int, Closing]:
+        """Return what is to be written of each item of which no moment is run now."""
+        closings = dict[int, Closing]()
+        newest = self.timeline.newest
+        for number, item in self.items.items():
+            if item.lock is not Lock.FREE:
+                continue  # until it is free, only its runner writes the record
+            record = item.record
+            if is_cut_off(record):
+                if not view.config.failover:
+                    closings[number] = self._end_lost(item, view)
+            elif item.accounted > self.clock.now + MAX_FUTURE and not self.clock.unsteady:
+                closing = self._closing(item, record, self.clock.now, [], view)
+                closings[number] = replace(closing, lowered_from=item.accounted)
+            elif (excused := self._of_one_off(number, item, view)) is not None:
+                closings[number] = excused
+            elif number in self._off:
+                continue
+            elif item.accounted < newest and self._me in view.active:
+                if self._fate(number, item, newest) is Newest.MISSED:
+                    missed = self._missed(number, item, newest, view)
+                    closings[number] = self._closing(item, record, newest, missed, view)
+            elif record.owing and left_by_the_gone(record, self._me, view.instances, self._seen_until):
+                closings[number] = self._closing(item, record, item.accounted, [], view)
+        return closings
+
+    def _of_one_off(self, number: int, item: Item, view: JobView) -> Closing | None:
+        """Return what is to be written of an item that is, or was, switched off; None if there is nothing."""
+        if (off := self._off.get(number)) is None:
+            return None
+        if view.switched_off_at(number, self._me, off.since) is not None:
+            if not self.timeline.has_moment(item.accounted, off.since):
+                return None
+            missed = self._missed(number, item, off.since, view)
+            return self._closing(item, item.record, off.since, missed, view)
+        if self.timeline.has_moment(item.accounted, off.until):
+            return self._excuse(number, item, off, view)
+        del self._off[number]
+        return None
+
+    def _excuse(self, number: int, item: Item, off: Off, view: JobView) -> Closing:
+        """Return a record that excuses what came while this process saw an item switched off."""
+        missed = self._missed(number, item, off.since, view)
+        return self._closing(item, item.record, off.until, missed, view)
+
+    def _end_lost(self, item: Item, view: JobView) -> Closing:
+        """Return a record that ends a run which was cut off and is not rescued: its holder reports it once."""
+        record = replace(item.record, completed=True, outcome=Outcome.CANCELLED.value)
+        moment = item.record.moment
+        lost = Owing(self._me, self.clock.now, moment, moment, 1, reasons.CUT_OFF, item.record.instance)
+        closing = self._closing(item, record, item.accounted, [], view)
+        promised = replace(closing.record, owing=(*closing.record.owing, lost))
+        return replace(closing, record=promised, lost=item.record)
+
+    def _closing(
+        self, item: Item, record: Record, accounted: int, missed: Collection[Missed], view: JobView
+    ) -> Closing:
+        """Return a record that accounts for moments, and promises the reports about them and those of the gone."""
+        owing, gone = self._promises(item, missed, view)
+        promising = replace(record, accounted=accounted, owing=owing)
+        return Closing(promising, tuple(missed), given_up=gone)
+
+    def _promises(
+        self, item: Item, missed: Collection[Missed], view: JobView
+    ) -> tuple[tuple[Owing, ...], tuple[Owing, ...]]:
+        """Return the reports that the next record of an item promises, and those of them that the gone have left."""
+        if not missed and not item.record.owing:
+            return (), ()
+        me = self._me
+        now = self.clock.now
+        gone = left_by_the_gone(item.record, me, view.instances, self._seen_until)
+        others = promised_by_others(item.record, me, view.instances, now)
+        owing = [Owing(me, now, one.passed.first, one.passed.last, one.passed.count, one.why) for one in missed]
+        taken_over = [replace(one, by=me, at=now) for one in gone]
+        return (*others, *owing, *taken_over), gone
+
+    def _missed(self, number: int, item: Item, until: int, view: JobView) -> list[Missed]:
+        """Return the moments up to a time that an item has missed, with their reasons."""
+        if not self.timeline.has_moment(item.accounted, until):
+            return []
+        why = reasons.OBSTRUCTED if number in self._obstructed else reasons.HELD_UP
+        causes = self._causes(number, item, view)
+        return reasons.explained(self.timeline, item.accounted, until, causes, why, item.open_moment)
+
+    def _causes(self, number: int, item: Item, view: JobView) -> list[Cause]:
+        """Return why moments of an item may have passed without a run; the first cause of a moment is its reason."""
+        clock = self.clock
+        record = item.record
+        spans = (
+            (reasons.SKIPPED, clock.skipped),
+            (reasons.AWAY, clock.outages()),
+            (reasons.REFUSED, clock.spans(self.refusals)),
+        )
+        causes = [Cause(began, ended, why) for why, found in spans for began, ended in found]
+        causes += reasons.of_last_run(record)
+        causes.append(Cause(0, self._up_since - 1, reasons.NO_INSTANCE_UP))
+        causes += [Cause(one.since + 1, one.until, reasons.ENDED) for one in self.timeline.replaced]
+        last = record.instance
+        if not last or last in view.instances:
+            before = reasons.BLOCKED
+        elif last in self._past.instances:
+            before = reasons.OURS
+        else:
+            before = reasons.GONE.format(last)
+        causes.append(Cause(0, view.given_at(number), before))
+        causes.append(Cause(0, view.assigned_at, reasons.UNSETTLED))
+        if record.asked:  # the item was busy with that run, or already with the one before
+            causes.append(Cause(0, record.completed_at, reasons.BUSY))
+        return causes
+
+    def _fate(self, number: int, item: Item, moment: int) -> Newest:
+        """Return what happens to the newest moment of an item that is free and not switched off."""
+        config = self.view.config
+        if moment == item.open_moment:
+            return Newest.RUN
+        if moment <= self._obstructed.get(number, 0):
+            return Newest.MISSED
+        if self.is_catch_up(moment):
+            is_recent = moment > self.clock.now - config.catch_up * 1000
+            return Newest.RUN if is_recent else Newest.MISSED
+        record = item.record
+        if record.asked and record.completed and moment < record.begun:
+            # without ``misfire``, this method was asked before the request was answered, so the moment came on time
+            return Newest.LATE if config.misfire else Newest.RUN
+        was_busy = record.completed and record.begun <= moment <= record.completed_at
+        if was_busy or self.clock.was_away(moment):
+            return Newest.LATE if config.misfire else Newest.MISSED
+        return Newest.RUN
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether the leader has noted whether runs are recorded.
+
+        Until then nobody knows which moments count: as long as the note says otherwise than the configuration, it has
+        moments that were run and of which there are no records.  A configuration that nobody can use is never noted.
+        """
+        is_noted = self.timeline.is_recorded is self.view.config.monitor_execution
+        return is_noted or self.view.unusable is not None
+
+    @property
+    def _up_since(self) -> int:
+        """Since when an instance has always been up."""
+        up_since = min(self.view.up_since, self._past.since) * 1000
+        return int(min(up_since, self.clock.now))
+
+    # What is reported.
+
+    def _report(self, closings: Mapping[int, Closing]) -> None:
+        """Report what was written: the same moments of several items together."""
+        together = dict[tuple[Missed, Newest], list[int]]()
+        for number, closing in closings.items():
+            for missed in closing.missed:
+                together.setdefault((missed, closing.newest), []).append(number)
+            if closing.lowered_from:
+                self.reports.append(SayLowered(number, closing.lowered_from, closing.record.accounted))
+            for one in closing.given_up:
+                passed = Passed(one.first, one.last, one.count)
+                self.report([number], passed, one.why, one.cut_off)
+        for (missed, newest), items in together.items():
+            self.reports.append(Report(tuple(sorted(items)), missed.passed, missed.why, newest=newest))
+        lost = {number: closing.lost for number, closing in closings.items() if closing.lost is not None}
+        self.report_lost(lost, reasons.CUT_OFF)

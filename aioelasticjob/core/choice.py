@@ -6,16 +6,16 @@ checks that this view still holds.  The time and the state of the items are look
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import TypeAlias
 
+from aioelasticjob.core.account import JobState
 from aioelasticjob.core.commands import (
     AwaitMoment,
     AwaitRescueEnd,
-    ClaimItems,
     ClaimResult,
-    FollowReleases,
     GiveBack,
     NewestView,
     NoteAnswer,
@@ -26,14 +26,15 @@ from aioelasticjob.core.commands import (
     RunItems,
     Steps,
 )
+from aioelasticjob.core.items import Found, Item, learned
 from aioelasticjob.core.request_runs import ended_as
+from aioelasticjob.core.requested_runs import RequestedRuns
 from aioelasticjob.core.requests import is_id
-from aioelasticjob.core.state import Item
-from aioelasticjob.core.step import JobState
-from aioelasticjob.core.triggers import Triggers
 from aioelasticjob.core.view import JobView
-from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
-from aioelasticjob.model import ASKED, NONE, SCHEDULED, Fire, FireSource, Requested
+from aioelasticjob.errors import ClockSkew, RegistryError, SessionEnded, Suspended
+from aioelasticjob.model import ASKED, NONE, SCHEDULED, Claim, Fire, FireSource, Progress, Requested, VersionedRecord
+
+MayHaveOffsets: TypeAlias = Callable[[frozenset[int]], frozenset[int]]
 
 RESCUE = "to take an orphan"
 """The purpose of the requests of a rescue, for the log line if the registry refuses one."""
@@ -45,17 +46,19 @@ class Choice:
     A run is led from its claim to its end, and the moments that came meanwhile are accounted for.
     """
 
-    def __init__(self, me: str, state: JobState, lead: int) -> None:
-        self._me, self._state, self._lead = me, state, lead
-        self.triggers = Triggers(me, state)
-        self._unclaimed_ahead = 0
-        """The moment for which a claim ahead got no item; 0 if there is none.  It is claimed again when it comes."""
+    def __init__(self, me: str, state: JobState, lead: int, may_have_offsets: MayHaveOffsets) -> None:
+        self._me = me
+        self._state = state
+        self._lead = lead
+        self._may_have_offsets = may_have_offsets
+        """Returns those of some items that may have an offset."""
+        self._requested = RequestedRuns(me, state)
         self._declined: frozenset[int] = NONE
         """The orphans that this instance does not rescue because of the clock skew, as it has reported already."""
 
     def next_run(self, view: JobView) -> Steps[ClaimResult | None] | None:
         """Return the run that comes first, whose result is that of its claim; None if there is nothing to run now."""
-        if view.orphans or self.triggers.deferred or view.requested or self._me in view.triggered:
+        if view.orphans or view.requested:
             return self._run_unscheduled(view)
         return self._due(view) or self._due_soon(view)
 
@@ -63,91 +66,94 @@ class Choice:
         """Run an orphan, or what an operator asked for; otherwise what is due."""
         taken = (yield from self._rescue(view)) if view.orphans else None
         if taken is None:
-            taken = yield from self.triggers.answer(view, self._run)
+            taken = yield from self._requested.answer(view, self._run_held)
         if taken is None and (run := self._due(view) or self._due_soon(view)):
             taken = yield from run
         return taken
 
-    def _due(self, view: JobView) -> Steps[ClaimResult] | None:
+    def _due(self, view: JobView) -> Steps[ClaimResult | None] | None:
         """Return the run of the items that are due.  If the clock skew is too large, they are not run."""
         state = self._state
-        items = state.claimable() if view.assignment_stands else NONE
+        if not view.assignment_stands or self._me not in view.active:
+            return None
+        due = state.due()
+        items = due.items
         if not items:
             return None
         if skew := state.intolerable_skew():
-            state.pass_over(items)
-            state.refuse(skew)
-            return None
+            return self._refuse(view, items, skew)
         state.accept()
-        return self._run(view, Fire(state.timetable.newest, state.source(items)), items)
+        newest = state.timeline.newest
+        is_late = bool(due.late) or state.is_catch_up(newest)
+        fire = Fire(newest, FireSource.MISFIRE) if is_late else _fire_of(newest)
+        return self._run_held(view, fire, items)
+
+    def _refuse(self, view: JobView, items: frozenset[int], skew: ClockSkew) -> Steps[None]:
+        yield from self._state.refuse_due(view, items, skew)
 
     def _due_soon(self, view: JobView) -> Steps[ClaimResult] | None:
         """Return the run of the next moment, if it is to be claimed now.
 
         If the view or the time changes before the moment comes, the claim is given back, and the run is chosen anew.
         """
-        upcoming, state = self._state.timetable.upcoming or 0, self._state
-        if not 0 < upcoming - state.clock.now <= self._lead or upcoming == self._unclaimed_ahead:
+        state = self._state
+        upcoming = state.timeline.upcoming or 0
+        if not 0 < upcoming - state.clock.now <= self._lead:
             return None
         if state.intolerable_skew():
             return None
         state.accept()
         if not (view.assignment_stands and view.config.monitor_execution and self._me in view.active):
             return None
-        items = state.claimable_ahead(upcoming)
-        if view.disabled_items:
-            items -= view.disabled_items
-        return self._run(view, _fire_of(upcoming), items) if items else None
+        items = state.due_soon(upcoming)
+        return self._run_held(view, _fire_of(upcoming), items) if items else None
 
-    def _run(self, view: JobView, fire: Fire, items: frozenset[int]) -> Steps[ClaimResult]:
-        """Claim items, and run and settle those that the claim has got; return the result of the claim."""
-        # the run that was cut off may have saved the orphan's offset, so it is always read
-        is_rescue, state = fire.source is FireSource.FAILOVER, self._state
-        with_offset = items if is_rescue else state.items.that_may_have_offsets(items)
+    def _run_held(self, view: JobView, fire: Fire, items: frozenset[int]) -> Steps[ClaimResult]:
+        """Run items that this instance holds."""
+        with_offset = self._may_have_offsets(items)
         offsets: dict[int, str] = (yield ReadOffsets(with_offset)) if with_offset else {}
-        # since this was decided, the connection may have been lost, or the record of an orphan may have changed
-        if view.tree.outdated or (is_rescue and not _are_cut_off(map(state.items.__getitem__, items), fire)):
+        held = self._state.items
+        chosen = {item: held[item] for item in sorted(items) if item in held}
+        return (yield from self._run(view, fire, chosen, offsets))
+
+    def _run(self, view: JobView, fire: Fire, items: Mapping[int, Item], offsets: dict[int, str]) -> Steps[ClaimResult]:
+        """Claim items, and run and settle those that the claim has got; return the result of the claim."""
+        state = self._state
+        if view.tree.outdated:  # since this was decided, the connection may have been lost
             return ClaimResult()
-        taken: ClaimResult = yield ClaimItems(view, fire, items)
+        command, promised = state.claim(view, fire, items)
+        taken: ClaimResult = yield command
         claim = taken.claim
-        # a moment that has come already may lie ahead again, because the time went back a little
-        is_ahead = fire.source is FireSource.CRON and fire.slot > max(state.clock.now, state.timetable.newest)
-        if is_ahead and claim is None:  # the items may be free when the moment comes
-            self._unclaimed_ahead = 0 if taken.stale else fire.slot
-            return taken
-        state.missed.report_lost_runs(taken.cut_off)
+        state.read_again(taken.renewed)
+        if taken.obstructed:
+            slot = fire.slot if fire.source in SCHEDULED else 0
+            state.note_obstructed(taken.obstructed, slot)
         if fire.source in ASKED:
-            yield from self.triggers.claimed(fire, taken)
-        if claim is not None:
-            if taken.renewed or taken.cut_off:  # offsets may have changed
-                renewed = taken.renewed.union(taken.cut_off) & claim.items.keys()
-                offsets = _without(renewed, offsets) | (yield ReadOffsets(renewed, claimed=True))
-            if fire.source in SCHEDULED and claim.is_recorded:  # if others were given back, nobody would run them
-                is_in_force = yield AwaitMoment(view, claim)
-                while is_in_force and state.clock.now < fire.slot:  # a timer may ring before the clock shows its time
-                    is_in_force = state.clock.is_soon(fire.slot) and (yield AwaitMoment(view, claim))
-                # if this process was held up until the next moment has come as well, only that one is run
-                if not is_in_force or (is_ahead and state.timetable.passed(fire.slot, state.clock.now)):
-                    yield GiveBack()
-                    return taken
-        self._note_result(fire, taken)
-        if taken.elsewhere and not is_rescue:
-            yield _releases_to_follow(view, fire, taken.elsewhere)
+            self._requested.claimed(taken)
         if claim is None:
             return taken
-        del taken  # it is freed before the handler begins: see docs/why/running.md
-        yield RunItems(view, claim, offsets)
-        state.run_ended((yield NewestView()))
+        state.claimed(claim, promised)
+        if fire.source in SCHEDULED and claim.is_recorded and not (yield from self._await_moment(view, claim)):
+            state.read_again(claim.items)
+            yield GiveBack()
+            return taken
+        del command, promised, taken  # they are freed before the handler begins: see docs/why/running.md
+        written: Mapping[int, VersionedRecord] = yield RunItems(view, claim, offsets)
+        state.ended(written, claim)
+        yield NewestView()
         return ClaimResult(claim)
 
-    def _note_result(self, fire: Fire, taken: ClaimResult) -> None:
-        """Note the result of a claim whose moment has come, also for the items that the claim did not get."""
-        if fire.source is FireSource.CRON:
-            self._state.advance_to(fire.slot)  # otherwise the moment would seem to have come during its own run
-        if taken.obstructed:
-            self._state.note_obstructed(taken.obstructed, fire)
-        if taken.elsewhere and fire.source is not FireSource.FAILOVER:
-            self._state.note_running_elsewhere(taken.elsewhere, fire)
+    def _await_moment(self, view: JobView, claim: Claim) -> Steps[bool]:
+        """Wait until the moment of a claim has come; the result is False if the claim is to be given back."""
+        state = self._state
+        slot = claim.fire.slot
+        was_ahead = slot > state.clock.now
+        is_in_force: bool = yield AwaitMoment(view, claim)
+        while is_in_force and state.clock.now < slot:  # a timer may ring before the clock shows its time
+            is_in_force = state.clock.is_soon(slot) and (yield AwaitMoment(view, claim))
+        # if this process was held up until the next moment has come as well, only that one is run
+        is_overtaken = was_ahead and state.timeline.has_moment(slot, state.clock.now)
+        return is_in_force and not is_overtaken
 
     def _rescue(self, view: JobView) -> Steps[ClaimResult | None]:
         """Rescue some orphans in one run, and return the result of their claim; None if none was claimed."""
@@ -169,7 +175,7 @@ class Choice:
                 raise
             except RegistryError as error:  # go on with the other orphans
                 self._state.reports.append(NoteAnswer(RESCUE, error))
-        return None  # go on with triggers and due items at once
+        return None  # go on with requests and due items at once
 
     def _rescue_together(self, view: JobView, orphans: Sequence[int]) -> Steps[ClaimResult | None]:
         """Rescue the first of these orphans that can be rescued, together with those that were cut off in its run.
@@ -177,30 +183,41 @@ class Choice:
         The last rescue that an orphan may have is made alone: if another handler is what ends the process, the orphan
         would be cut off once more with it, and be given up.
         """
-        entries, fires, taken = self._state.items, dict[object, dict[int, Fire]](), None
-        yield ReadItems(frozenset(orphans), NONE)
-        read = {number: entries[number].record for number in orphans}
-        for number in (number for number, record in read.items() if record.completed):
-            yield RemoveOrphanMark(number)
-        lost = {n: one for n, one in read.items() if not (one.completed or ended_as(view, n, one, entries[n].fence))}
-        asked = {number: record for number, record in lost.items() if is_id(record.request)}
+        state = self._state
+        fires = dict[object, dict[int, Fire]]()
+        taken: ClaimResult | None = None
+        found: Mapping[int, Found] = yield ReadItems(frozenset(orphans))
+        items = {
+            number: learned(one, view.item_nodes.given.get(number, 0), view.made_at(number), view.made_by(number))
+            for number, one in found.items()
+        }
+        for number, item in items.items():
+            if item.record.completed:
+                yield RemoveOrphanMark(number, item.seen.version)
+        lost = {
+            number: item
+            for number, item in items.items()
+            if item.is_cut_off and not ended_as(view, number, item.record, item.seen.zxid)
+        }
+        asked = {number: item.record for number, item in lost.items() if is_id(item.record.request)}
         requested: dict[int, Requested] = (yield ReadRequested(asked)) if asked else {}
-        for number, record in lost.items():
-            moment = entries[number].moment_of(record)
-            fire = Fire(moment, FireSource.FAILOVER, record.parameter, requested=requested.get(number))
+        for number, item in lost.items():
+            record = item.record
+            fire = Fire(record.moment, FireSource.FAILOVER, record.parameter, requested=requested.get(number))
             alone = number if record.rescues + 1 >= view.config.max_rescues else None
-            fires.setdefault((fire.run, record.asked, fire.parameter, alone), {})[number] = fire
+            together = fire.run, record.asked, fire.parameter, alone
+            fires.setdefault(together, {})[number] = fire
         if fires:
             chosen = next(iter(fires.values()))
-            taken = yield from self._run(view, _shared_fire(chosen.values()), frozenset(chosen))
-            claimed = frozenset(() if taken.claim is None else taken.claim.items)
-            if not claimed and any(entries[n].seen is not None and entries[n].record != read[n] for n in chosen):
+            # the run that was cut off may have saved the offset, so it is always read
+            offsets: dict[int, str] = yield ReadOffsets(frozenset(chosen))
+            rescued = {number: lost[number] for number in chosen}
+            taken = yield from self._run(view, _shared_fire(chosen.values()), rescued, offsets)
+            if taken.claim is None and taken.renewed:
                 return (yield from self._rescue_together(view, orphans))  # a record was out of date
-            if own := claimed & self._state.held:
+            if taken.claim is not None and (own := state.held.intersection(taken.claim.items)):
                 yield AwaitRescueEnd(own)  # then their next moment is run together with the others
-        for number in orphans:
-            if number not in self._state.held:
-                entries[number].forget()
+                state.read_again(own)
         return taken
 
 
@@ -210,8 +227,11 @@ def _groups_to_rescue(waiting: Sequence[int], instances: Collection[str], me: st
     The shares follow from the ids of all instances, so two rescuers seldom compete for the same orphan.  One orphan may
     prevent the claim of its whole share.  So after a share, each of its orphans is tried alone.
     """
-    shares, place = min(len(waiting), len(instances)), sorted(instances).index(me)
-    for share in (waiting[(place + n) % shares :: shares] for n in range(shares)):
+    shares = min(len(waiting), len(instances))
+    place = sorted(instances).index(me)
+    for n in range(shares):
+        first = (place + n) % shares
+        share = waiting[first::shares]
         yield share
         if len(share) > 1:
             yield from zip(share)
@@ -222,27 +242,11 @@ def _shared_fire(fires: Collection[Fire]) -> Fire:
     fire = next(iter(fires))
     if (requested := fire.requested) is None:
         return fire
-    progress = {item: one for each in fires if each.requested for item, one in each.requested.progress.items()}
+    progress = dict[int, tuple[Progress, int]]()
+    for each in fires:
+        if each.requested is not None:
+            progress |= each.requested.progress
     return replace(fire, requested=replace(requested, progress=progress))
-
-
-def _are_cut_off(items: Iterable[Item], fire: Fire) -> bool:
-    """Whether the newest runs of these items are the ones that a fire rescues, and have not ended."""
-    return all(item.cut_off and item.moment == fire.slot for item in items)
-
-
-def _releases_to_follow(view: JobView, fire: Fire, elsewhere: frozenset[int]) -> FollowReleases:
-    """Return the command that follows the runs which a claim has found on other instances."""
-    is_missed = view.config.misfire and fire.source in SCHEDULED
-    return FollowReleases(elsewhere, (view, fire.slot) if is_missed else None)
-
-
-def _without(items: Collection[int], offsets: dict[int, str]) -> dict[int, str]:
-    """Return the offsets of all other items.
-
-    In a generator, a comprehension that reads a local variable costs one more object for each run under way.
-    """
-    return {item: offset for item, offset in offsets.items() if item not in items}
 
 
 @lru_cache(maxsize=64)

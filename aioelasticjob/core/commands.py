@@ -5,16 +5,16 @@ A report has no answer.  The answer to a command is sent in, or the error of the
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from aioelasticjob.core.entries import MissedMark
-from aioelasticjob.core.state import Newest, Passed
+from aioelasticjob.core.reasons import Newest
+from aioelasticjob.core.timeline import Passed
 from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import ElasticJobError, RegistryError
 from aioelasticjob.ground.values import value
-from aioelasticjob.model import Claim, Fire, Record
+from aioelasticjob.model import NONE, Claim, Fire, Record, VersionedRecord
 
 
 @value
@@ -33,13 +33,20 @@ class Report:
 
 
 @value
+class SayAhead:
+    """Log that items count as accounted for up to a time that has yet to come: a clock was ahead."""
+
+    items: tuple[int, ...]
+    until: int
+
+
+@value
 class SayLowered:
-    """Log that an item's record claims a moment too far in the future, and that it is treated as an earlier one."""
+    """Log that an item is not accounted for any more up to a time far in the future, but up to now."""
 
     item: int
-    slot: int
-    since: int
-    """Up to which moment the item now counts as claimed."""
+    until: int
+    now: int
 
 
 @value
@@ -52,13 +59,6 @@ class SayRefused:
 
 
 @value
-class SayNothingToRun:
-    """Log that a trigger runs no item here."""
-
-    why: str
-
-
-@value
 class NoteAnswer:
     """Note that the registry has accepted requests with this purpose, or has refused one."""
 
@@ -68,44 +68,24 @@ class NoteAnswer:
 
 @value
 class ReadItems:
-    """Read the records and marks of items, and which items have offsets.
+    """Read the records and locks of items, and which of them have offsets.
 
-    The answer is the set of those items that an instance runs at present.
+    The answer is what was ``Found`` of each item; nothing if the items have no records.
     """
 
-    records: frozenset[int]
-    offsets: frozenset[int]
+    items: frozenset[int]
+    are_recorded: bool = True
 
 
 @value
-class MarkMissed:
-    """Mark the moments that items missed.
+class WriteAccounts:
+    """Write up to where items are accounted for: for each item the record that it has, and the new one.
 
-    The answer is the set of items that this instance has marked, or None if the view is outdated.
+    The answer is the records that were written, by item, or None if the view is outdated.
     """
 
     view: JobView
-    said: Mapping[int, MissedMark]
-
-
-@value
-class ReadAccounted:
-    """Read up to which moment an instance was up for a job that keeps no records.
-
-    The answer is an ``AccountedMoment``, or None if the node is missing.
-    """
-
-
-@value
-class WriteAccounted:
-    """Write up to which moment an instance was up for a job that keeps no records.
-
-    The answer is whether that was written, or None if the registry refuses it.
-    """
-
-    view: JobView
-    until: int
-    version: int
+    records: dict[int, tuple[VersionedRecord, Record]]
 
 
 @value
@@ -116,8 +96,6 @@ class ReadOffsets:
     """
 
     items: frozenset[int]
-    claimed: bool = False
-    """Whether the items are claimed.  Then this is tried until the session ends, because they must be settled."""
 
 
 @value
@@ -135,28 +113,32 @@ class RemoveOrphanMark:
     """Remove the mark of an orphan whose run turns out to have ended.  It has no answer."""
 
     item: int
-
-
-@value
-class RemoveTrigger:
-    """Remove a trigger that no claim removes.
-
-    The answer is False if it has been replaced or removed meanwhile.
-    """
-
-    path: str
-    version: int
+    version: int | None
+    """The version of the item's record; None if it has none."""
 
 
 @value
 class JoinRun:
-    """Note, before a triggered run is claimed, that items take part in it.
+    """Note, before a run that somebody has asked for is claimed, that items take part in it.
 
-    The answer is False if its trigger has been removed.
+    The answer is False if its request has changed.
     """
 
     fire: Fire
     items: frozenset[int]
+
+
+@dataclass(slots=True)
+class ClaimResult:
+    """The result of a claim."""
+
+    claim: Claim | None = None
+    stale: bool = False
+    """Whether the view was outdated, so that the remaining items wait for the next view."""
+    obstructed: frozenset[int] = NONE
+    """Items that cannot be claimed because nodes that somebody has made by hand prevent it."""
+    renewed: frozenset[int] = NONE
+    """Items that were not claimed because records or locks have changed since they were read."""
 
 
 @value
@@ -168,7 +150,10 @@ class ClaimItems:
 
     view: JobView
     fire: Fire
-    items: frozenset[int]
+    before: dict[int, VersionedRecord]
+    """The records that the items have."""
+    wanted: dict[int, Record]
+    """The records that the claim writes."""
 
 
 @value
@@ -176,8 +161,6 @@ class FollowReleases:
     """Begin to follow the runs of these items on another instance, without waiting for their end.  It has no answer."""
 
     items: frozenset[int]
-    missed: tuple[JobView, int] | None = None
-    """The view and the moment of a claim that found these runs, if operators are to see that the moment was missed."""
 
 
 @value
@@ -208,7 +191,10 @@ class NewestView:
 
 @value
 class RunItems:
-    """Run and settle claimed items.  It has no answer."""
+    """Run and settle claimed items.
+
+    The answer is the records that the settlement has written, by item.
+    """
 
     view: JobView
     claim: Claim
@@ -225,10 +211,8 @@ class AwaitRescueEnd:
     items: frozenset[int]
 
 
-AnyReport: TypeAlias = Report | SayLowered | SayRefused | SayNothingToRun | NoteAnswer
-NodeCommand: TypeAlias = (
-    ReadItems | MarkMissed | ReadAccounted | WriteAccounted | ReadOffsets | ReadRequested | RemoveTrigger
-)
+AnyReport: TypeAlias = Report | SayAhead | SayLowered | SayRefused | NoteAnswer
+NodeCommand: TypeAlias = ReadItems | WriteAccounts | ReadOffsets | ReadRequested
 """What ``StateDriver`` performs.  ``JobScheduler`` performs the others, and passes these on."""
 Command: TypeAlias = (
     NodeCommand
@@ -243,23 +227,5 @@ Command: TypeAlias = (
     | NewestView
 )
 T = TypeVar("T")
-NodeSteps: TypeAlias = Generator[NodeCommand, Any, T]
 Steps: TypeAlias = Generator[Command, Any, T]
 """Work that needs answers: it yields a command and is sent the answer, until it returns its result."""
-
-
-@dataclass(slots=True)
-class ClaimResult:
-    """The result of a claim."""
-
-    claim: Claim | None = None
-    elsewhere: frozenset[int] = frozenset()
-    """Items that were not claimed because another instance still runs them."""
-    stale: bool = False
-    """Whether the view was outdated, so that the remaining items wait for the next view."""
-    obstructed: frozenset[int] = frozenset()
-    """Items that cannot be claimed because nodes that somebody has made by hand prevent it."""
-    cut_off: dict[int, Record] = field(default_factory=dict)
-    """The former records of claimed items whose last run was cut off."""
-    renewed: frozenset[int] = frozenset()
-    """Items whose records had changed since they were read; their offsets may have changed as well."""

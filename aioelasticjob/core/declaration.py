@@ -37,15 +37,19 @@ class Difference:
 
     def text(self, job: str) -> str:
         """Return the warning: both values, which one applies, and what to do."""
-        name, declared, applies = self.setting, self.declared, self.applies
+        name = self.setting
+        declared = self.declared
+        applies = self.applies
         if name in MAY_BE_SECRET and isinstance(declared, Mapping) and isinstance(applies, Mapping):
-            keys = sorted(str(key) for key in declared.keys() | applies.keys() if declared.get(key) != applies.get(key))
+            either = declared.keys() | applies.keys()
+            keys = sorted(str(key) for key in either if declared.get(key) != applies.get(key))
             said = f"{name} is declared here with other values for {', '.join(keys)} than the registry has"
         else:
             said = f"{name} = {shown(declared)} is declared here, but the registry has {shown(applies)}"
         if name == "sharding_total_count" and isinstance(declared, int) and isinstance(applies, int):
             said = f"{said}: {_meaning_of_count(declared, applies)}"
-        change = shlex.quote(f"{name}={'…' if name in MAY_BE_SECRET else _typed(declared)}")
+        typed = "…" if name in MAY_BE_SECRET else _typed(declared)
+        change = shlex.quote(f"{name}={typed}")
         return (
             f"{job}: {said}; the registry's value applies: to change it, declare overwrite=True,"
             f" or run aioelasticjob set {job} {change}"
@@ -56,9 +60,13 @@ def differences(declared: JobConfig, applies: JobConfig) -> tuple[Difference, ..
     """Return each setting in which a declaration differs from the configuration that applies."""
     if declared is applies:
         return ()
-    names = (name for name in JobConfig.model_fields if name not in NOT_COMPARED)
-    pairs = ((name, getattr(declared, name), getattr(applies, name)) for name in names)
-    return tuple(Difference(name, mine, theirs) for name, mine, theirs in pairs if mine != theirs)
+    found = list[Difference]()
+    for name in JobConfig.model_fields:
+        mine = getattr(declared, name)
+        theirs = getattr(applies, name)
+        if name not in NOT_COMPARED and mine != theirs:
+            found.append(Difference(name, mine, theirs))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,9 @@ def with_known_names(config: JobConfig, last: JobConfig) -> Usable:
     An error handler that does not work here is replaced by that of ``last``, with its options; an executor likewise.
     Without its executor a process cannot run the job as configured, without its error handler it can.
     """
-    kept, wrong, unusable = dict[str, object](), list[str](), None
+    kept = dict[str, object]()
+    wrong = list[str]()
+    unusable = None
     try:
         error_handlers.check(config.error_handler, config.error_handler_options)
     except InvalidSetting as mistake:
@@ -88,9 +98,12 @@ def with_known_names(config: JobConfig, last: JobConfig) -> Usable:
     try:
         executors.check(config.executor)
     except InvalidSetting as mistake:
-        kept["executor"], unusable = last.executor, str(mistake)
+        kept["executor"] = last.executor
+        unusable = str(mistake)
         wrong.append(f"{mistake}; the executor {last.executor} stays in use")
-    return Usable(config.model_copy(update=kept), "; ".join(wrong), unusable) if wrong else Usable(config)
+    if not wrong:
+        return Usable(config)
+    return Usable(config.model_copy(update=kept), "; ".join(wrong), unusable)
 
 
 def other_handlers(tree: Tree, layout: Layout, me: str, handler: str) -> Mapping[str, str]:
@@ -106,7 +119,8 @@ def other_handlers(tree: Tree, layout: Layout, me: str, handler: str) -> Mapping
 
 def _meaning_of_count(declared: int, applies: int) -> str:
     """Return what it means for the items if a process declares another item count than the one that applies."""
-    first, last = min(declared, applies), max(declared, applies) - 1
+    first = min(declared, applies)
+    last = max(declared, applies) - 1
     one = first == last
     items = f"item {first}" if one else f"items {first} to {last}"
     if declared > applies:

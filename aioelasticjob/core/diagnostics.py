@@ -28,9 +28,11 @@ def diagnose(view: JobView, me: str) -> Mapping[str, str]:
         found[view.layout.instance(me)] = missing_features_text(view.lacking[me])
     if me in view.unable:
         found[view.layout.instance(me)] = unusable_text(view.unusable)
-    for path, why in (*_parents(view), *_instances(view), *_items(view), *_requests(view), *_obstructed(view)):
-        found.setdefault(path, why)
-    mine, leaders = (view.instances.get(one) for one in (me, view.leader or ""))
+    for findings in (_parents(view), _instances(view), _items(view), _requests(view), _obstructed(view)):
+        for path, why in findings:
+            found.setdefault(path, why)
+    mine = view.instances.get(me)
+    leaders = view.instances.get(view.leader or "")
     if mine and leaders and zone_rules.differ(mine.zone_rules, leaders.zone_rules):
         assert mine.zone_rules is not None
         assert leaders.zone_rules is not None
@@ -61,7 +63,8 @@ def _parents(view: JobView) -> Iterator[tuple[str, str]]:
 
 
 def _instances(view: JobView) -> Iterator[tuple[str, str]]:
-    layout, tree = view.layout, view.tree
+    layout = view.layout
+    tree = view.tree
     for name in tree.children(layout.instances):
         if name not in view.instances:
             yield layout.instance(name), "is not ephemeral, so it does not count as an instance"
@@ -87,7 +90,8 @@ def _wrong_data(name: str, data: bytes) -> str | None:
 
 
 def _items(view: JobView) -> Iterator[tuple[str, str]]:
-    layout, tree = view.layout, view.tree
+    layout = view.layout
+    tree = view.tree
     wrong = [child(layout.sharding, name) for name in view.item_nodes.wrong]
     wrong += [child(layout.orphans, name) for name in tree.children(layout.orphans) if not is_item(name)]
     for path in wrong:
@@ -119,9 +123,10 @@ def _requests(view: JobView) -> Iterator[tuple[str, str]]:
 
 
 def _obstructed(view: JobView) -> Iterator[tuple[str, str]]:
-    layout, tree = view.layout, view.tree
+    layout = view.layout
+    tree = view.tree
     marks = [layout.host, layout.epoch, layout.necessary, layout.processing, layout.config, layout.paused]
-    for parent in (layout.orphans, layout.shutdowns, layout.triggers):
+    for parent in (layout.orphans, layout.shutdowns):
         marks += [child(parent, name) for name in tree.children(parent)]
     for path in marks:
         if view.obstructed(path):

@@ -81,9 +81,11 @@ class EndRun:
 
 @dataclass(frozen=True, slots=True)
 class LostRuns:
-    """Runs that were cut off, and whose items were removed by ``RemoveItems``, so that nobody runs them again."""
+    """Runs that were cut off, and whose records the leader has removed, so that nobody runs them again."""
 
     records: Mapping[int, Record]
+    why: str
+    """Why nobody does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,9 @@ def to_transactions(effect: Effect, view: JobView, most: int | None = None) -> l
 
     An assignment is written in parts of at most ``most`` operations, MAX_OPERATIONS by default.
     """
-    layout, tree, leading = view.layout, view.tree, _leading(view)
+    layout = view.layout
+    tree = view.tree
+    leading = _leading(view)
     match effect:
         case BecomeLeader(me):
             epoch = put(layout.epoch, b"", tree.get(layout.epoch))
@@ -190,7 +194,8 @@ def to_transactions(effect: Effect, view: JobView, most: int | None = None) -> l
 
 def parts(whole: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Yield a sequence in parts of at most ``size``."""
-    return (whole[n : n + size] for n in range(0, len(whole), size))
+    for start in range(0, len(whole), size):
+        yield whole[start : start + size]
 
 
 def halves(whole: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -216,7 +221,8 @@ def _leading(view: JobView) -> Transaction:
 def _assign(view: JobView, assignment: Mapping[int, str], most: int) -> list[Transaction]:
     layout = view.layout
     taken = _taken_from_paused(view, assignment)
-    moves, paused = list(_moves(view, assignment, taken)), [Check(path) for path in sorted({*taken.values()})]
+    moves = list(_moves(view, assignment, taken))
+    paused = [Check(path) for path in sorted({*taken.values()})]
     begin: Transaction = [Set(layout.sharding, b"", view.sharding_version)]
     end: Transaction = []
     if not view.obstructed(layout.processing):
@@ -236,11 +242,13 @@ def _assign(view: JobView, assignment: Mapping[int, str], most: int) -> list[Tra
 
 def _moves(view: JobView, assignment: Mapping[int, str], taken_from_paused: Collection[int]) -> Iterable[Op]:
     layout = view.layout
-    config, last = view.tree.get(layout.config), view.tree.get(layout.sharding)
+    config = view.tree.get(layout.config)
+    last = view.tree.get(layout.sharding)
     # whether the count may have been raised since the last assignment
     may_be_raised = config is not None and last is not None and config.stat.mzxid > last.stat.mzxid
     for item in sorted(view.items | assignment.keys()):
-        paths, holder = layout.item(item), assignment.get(item)
+        paths = layout.item(item)
+        holder = assignment.get(item)
         if holder is None:
             if item in view.assignment:
                 yield Delete(paths.instance)
@@ -268,21 +276,24 @@ def _taken_from_paused(view: JobView, assignment: Mapping[int, str]) -> Mapping[
 
 
 def _mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:
-    paths, run = view.layout.item(lost.item), lost.run
+    paths = view.layout.item(lost.item)
+    run = lost.run
     assert run.version is not None  # it was read
-    unchanged, mark = Check(paths.execution, run.version), Create(paths.orphan, records.encode_mark(run.record))
+    unchanged = Check(paths.execution, run.version)
+    mark = Create(paths.orphan, records.encode_mark(run.record))
     return [*_leading(view), unchanged, *_absent(paths.running), mark]
 
 
 def _end_run(view: JobView, given: EndRun) -> Transaction:
-    paths, run = view.layout.item(given.item), given.run
+    paths = view.layout.item(given.item)
+    run = given.run
     assert run.version is not None  # it was read
     record = replace(run.record, completed=True, completed_at=given.at, outcome=given.outcome)
     settle = Set(paths.execution, records.encode(record), run.version)
     was_handed_over = paths.orphan in view.tree and not view.obstructed(paths.orphan)
     unmark = [Delete(paths.orphan)] if was_handed_over else []  # rescuers ignore the mark of such a run
     fire = Fire(0, FireSource.FAILOVER, requested=request_of_run(view, given.item, run.record))
-    noted = settling(view.layout, fire, {given.item: replace(run, record=record)})
+    noted = settling(view.layout, fire, {given.item: given.outcome})
     return [*_leading(view), settle, *_absent(paths.running), *unmark, *noted]
 
 

@@ -76,7 +76,8 @@ def foreign(tree: Tree, layout: Layout) -> ForeignData | None:
         return None
     if version is None:
         return _error(layout.root, ", ".join(java), "1.x, 2.x or 3.x")
-    return _error(layout.config, "jobClass" if version == "2.x" else "YAML", version)
+    evidence = "jobClass" if version == "2.x" else "YAML"
+    return _error(layout.config, evidence, version)
 
 
 def leave_alone(tree: Tree, layout: Layout) -> None:
@@ -107,7 +108,8 @@ def _format(data: bytes) -> tuple[str | None, bool]:
     fields = json_object(data)
     if "jobClass" in fields:
         return "2.x", not OWN_KEYS.isdisjoint(fields)
-    return ("3.x" if YAML_KEYS.issubset(_TOP_KEY.findall(data)) else None), False
+    is_yaml = YAML_KEYS.issubset(_TOP_KEY.findall(data))
+    return ("3.x" if is_yaml else None), False
 
 
 def _java_nodes(tree: Tree, layout: Layout) -> Iterator[str]:

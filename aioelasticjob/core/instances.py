@@ -42,13 +42,22 @@ def address_of(instance: str) -> str:
 
 def instance(name: str, node: Node) -> Instance:
     """Return the instance that a node describes."""
-    joined, incarnation = node.stat.ctime, node.stat.ephemeral_owner
+    joined = node.stat.ctime
+    incarnation = node.stat.ephemeral_owner
     fields = json_object(node.data)
     ip, named, _ = name.partition("@-@")
     if not named and is_host(fields.get("ip")):
         ip = str(fields["ip"])  # a node made by hand; our own names contain the address
-    host, pid, since = fields.get("host"), fields.get("pid"), fields.get("upSince")
+    host = fields.get("host")
+    pid = fields.get("pid")
+    up_since = joined
+    since = fields.get("upSince")
+    if isinstance(since, int | float) and since is not True and 0 < since < joined:
+        up_since = since
+    known: frozenset[str] = NONE
     features = fields.get("features")
+    if isinstance(features, list):
+        known = _shared(tuple(one for one in features if isinstance(one, str)))
     return Instance(
         name,
         ip,
@@ -56,9 +65,9 @@ def instance(name: str, node: Node) -> Instance:
         pid if isinstance(pid, int) else 0,
         incarnation,
         joined,
-        since if isinstance(since, int | float) and since is not True and 0 < since < joined else joined,
+        up_since,
         fields.get("leaving") is True,
-        _shared(tuple(one for one in features if isinstance(one, str))) if isinstance(features, list) else NONE,
+        known,
         unusable_config(fields)[0],
         zone_rules.noted(fields),
     )
@@ -72,8 +81,15 @@ def unusable_note(written: int, why: str) -> dict[str, object]:
 def unusable_config(data: Mapping[str, object]) -> tuple[int, str]:
     """Return which configuration an instance's node says its process cannot use, and why; 0 and no text if none."""
     note = data.get(UNUSABLE)
-    written, why = (note.get("config"), note.get("why")) if isinstance(note, dict) else (0, "")
-    return written if type(written) is int else 0, why if isinstance(why, str) else ""
+    if not isinstance(note, dict):
+        return 0, ""
+    written = note.get("config")
+    if type(written) is not int:
+        written = 0
+    why = note.get("why")
+    if not isinstance(why, str):
+        why = ""
+    return written, why
 
 
 @lru_cache

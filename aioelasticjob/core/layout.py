@@ -62,11 +62,6 @@ class ItemPaths:
         return f"/{self.job}/execution/{self.item}/running"
 
     @property
-    def misfire(self) -> str:
-        """The item's mark of missed moments."""
-        return f"/{self.job}/execution/{self.item}/misfire"
-
-    @property
     def offset(self) -> str:
         """The handler's checkpoint."""
         return f"/{self.job}/offset/{self.item}"
@@ -137,17 +132,8 @@ class Layout:
         return f"/{self.job}/shutdown/{instance}"
 
     @property
-    def triggers(self) -> str:
-        """Parent of the requests to run now."""
-        return f"/{self.job}/trigger"
-
-    def trigger(self, instance: str) -> str:
-        """Request: run now, once."""
-        return f"/{self.job}/trigger/{instance}"
-
-    @property
     def requests(self) -> str:
-        """Parent of the requests for runs; the first request makes it."""
+        """Parent of the requests for runs."""
         return f"/{self.job}/requests"
 
     def request(self, name: str) -> str:
@@ -264,7 +250,7 @@ class Layout:
     @property
     def mirrored(self) -> tuple[str, ...]:
         """The roots that every instance mirrors, since they rarely change; execution and offset change often."""
-        operators = (self.shutdowns, self.triggers, self.requests)
+        operators = (self.shutdowns, self.requests)
         return (self.config, self.servers, self.instances, *operators, self.leader, self.sharding)
 
     @property
@@ -290,7 +276,7 @@ class Layout:
             self.servers,
             self.instances,
             self.shutdowns,
-            self.triggers,
+            self.requests,
             self.leader,
             self.election,
             self.leader_sharding,

@@ -47,7 +47,9 @@ class Mask:
                 self._host(str(data["ip"]), "")
         for number, host in enumerate(sorted(_hosts_of_operators(tree, layout)), start=1):
             self._names.setdefault(host, f"operatorhost{number}")
-        self._names |= {json.dumps(name)[1:-1]: mask for name, mask in self._names.items()}  # escaped as in JSON
+        for name, mask in list(self._names.items()):
+            escaped = json.dumps(name)[1:-1]  # as in JSON
+            self._names[escaped] = mask
         spelt = "|".join(re.escape(name) for name in sorted(self._names, key=len, reverse=True))
         domain = r"(?:\.[^\W_][\w-]*)*"  # a host name may be followed by its domain
         known = rf"(?:(?<![^\W_])(?<![.-])|(?<=\\[nrt]))({spelt}){domain}(?![^\W_]|-)"
@@ -57,9 +59,12 @@ class Mask:
         """Return the text with addresses and host names replaced."""
         if self._known is not None:
             text = self._known.sub(lambda found: self._names.get(found[1].lower(), "host"), text)
-        parts, at = list[str](), 0
+        parts = list[str]()
+        at = 0
         for start, end in _sixes(text):
-            parts += [self._fours(text[at:start]), self._address(text[start:end]) or text[start:end]]
+            parts.append(self._fours(text[at:start]))
+            found = text[start:end]
+            parts.append(self._address(found) or found)
             at = end
         return "".join([*parts, self._fours(text[at:])])
 
@@ -112,7 +117,8 @@ def settings_without_credentials(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _hosts_of_operators(tree: Tree, layout: Layout) -> set[str]:
     """Return the hosts in the names ``user@host`` of operators who acted on the job or asked for runs."""
     found = set[str]()
-    for path in (layout.operator, *(layout.request(name) for name in tree.children(layout.requests))):
+    requests = [layout.request(name) for name in tree.children(layout.requests)]
+    for path in (layout.operator, *requests):
         try:
             user, _, host = read_json(node_text(tree.get(path)))["by"].rpartition("@")
         except (ValueError, TypeError, KeyError, AttributeError):
@@ -145,7 +151,10 @@ def _six(text: str, at: int, end: int) -> tuple[int, int] | None:
         if touching is not None and start >= touching[1]:
             break
         before = text[start - 1 : start]
-        begins = start == at or before in ":." if text[start] != ":" else not before.isalnum()
+        if text[start] == ":":
+            begins = not before.isalnum()
+        else:
+            begins = start == at or before in ":."
         if not begins or (stop := _stop(text, start)) is None:
             continue
         touches = before.isalnum() and text[max(0, start - 2) : start] not in _NEWLINE
@@ -182,7 +191,8 @@ def _canonical(text: str) -> str | None:
     text = text.strip().partition("%")[0]
     try:
         if ":" not in text:
-            return str(IPv4Address(".".join(part.lstrip("0") or part[-1:] for part in text.split("."))))
+            numbers = [part.lstrip("0") or part[-1:] for part in text.split(".")]
+            return str(IPv4Address(".".join(numbers)))
         address = IPv6Address(text)
     except AddressValueError:
         return None

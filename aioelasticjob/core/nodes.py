@@ -47,11 +47,16 @@ def item_nodes(layout: Layout, tree: Tree, before: ItemNodes, changed: Iterable[
     names = changed_below(layout.sharding, changed)
     if not names:
         return before
-    read, there, special = items_named(names), set[int](), set[int]()
-    assignment, given = {**before.assignment}, {**before.given}
+    read = items_named(names)
+    there = set[int]()
+    special = set[int]()
+    assignment = {**before.assignment}
+    given = {**before.given}
     for item in read:
         paths = layout.item(item)
-        path, holder, node = paths.sharding, paths.instance, None
+        path = paths.sharding
+        holder = paths.instance
+        node = None
         if path in tree:
             there.add(item)
             node = tree.get(holder)
@@ -61,7 +66,8 @@ def item_nodes(layout: Layout, tree: Tree, before: ItemNodes, changed: Iterable[
             assignment.pop(item, None)
             given.pop(item, None)
         else:
-            assignment[item], given[item] = node.text, node.stat.mzxid
+            assignment[item] = node.text
+            given[item] = node.stat.mzxid
     wrong = {name for name in names - {*map(str, read)} if child(layout.sharding, name) in tree}
     return ItemNodes(
         _shared((before.items - read) | there),
@@ -140,7 +146,8 @@ def request_nodes(path: str, tree: Tree, before: RequestNodes, changed: Iterable
     names = changed_below(path, changed)
     if not names:
         return before
-    held, read = dict(before.held), dict[str, Request | Cancellation | None]()
+    held = dict(before.held)
+    read = dict[str, Request | Cancellation | None]()
     for name in names:
         held.pop(name, None)
         if (node := tree.get(child(path, name))) is not None:
@@ -153,13 +160,19 @@ def request_nodes(path: str, tree: Tree, before: RequestNodes, changed: Iterable
             begun[name] = _begun_items(child(path, name), one, tree, known, changed)
     asked = [one for one in read.values() if isinstance(one, Request)]
     stops = [one for one in read.values() if isinstance(one, Cancellation)]
+    wrong = {name for name, one in read.items() if one is None}
+    unfinished = [one for one in asked if not one.closed or one.id in begun]
+    still_open = [one for one in asked if one.is_open]
+    cancellations = [one for one in before.cancellations if one.id not in names]
+    cancellations += stops
+    cancellations.sort(key=lambda one: one.id)
     return RequestNodes(
         held,
         begun,
-        (before.wrong - names).union(name for name, one in read.items() if one is None),
-        _sorted(before.unfinished, names, (one for one in asked if not one.closed or one.id in begun)),
-        _sorted(before.open, names, (one for one in asked if one.is_open)),
-        tuple(sorted([*(one for one in before.cancellations if one.id not in names), *stops], key=lambda one: one.id)),
+        (before.wrong - names) | wrong,
+        _sorted(before.unfinished, names, unfinished),
+        _sorted(before.open, names, still_open),
+        tuple(cancellations),
     )
 
 
@@ -169,7 +182,7 @@ def _held(name: str, node: Node, before: Request | Cancellation | None) -> Reque
     A node is also read again when nodes below it have come or gone.
     """
     stat = node.stat
-    if isinstance(before, Request) and (before.number, before.version) == (stat.czxid, stat.version):
+    if isinstance(before, Request) and before.number == stat.czxid and before.version == stat.version:
         return before
     return decode(name, node) or decode_cancellation(name, node)
 
@@ -179,8 +192,10 @@ def _begun_items(
 ) -> BegunItems:
     """Return how far items have come with the request ``held``, given how far they had come ``before``."""
     names = frozenset(tree.children(path)) if before is None else changed_below(path, changed)
-    before, items = before or NOTHING_BEGUN, items_named(names)
-    done, under_way = set[int](), set[int]()
+    before = before or NOTHING_BEGUN
+    items = items_named(names)
+    done = set[int]()
+    under_way = set[int]()
     for item in items:
         if (node := tree.get(child(path, item))) is not None:
             progress = decode_progress(node.data)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.encoding import unencodable_text
 from aioelasticjob.ground.nesting import read_json
-from aioelasticjob.model import ASKED, SCHEDULED, Fire, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.model import ASKED, SCHEDULED, Fire, FireSource, Outcome, Owing, Record, VersionedRecord
 
 MAX_MILLISECONDS = 253_402_214_399_999
 """The last moment that every time zone can show: a day before the end of the year 9999, the last of ``datetime``."""
@@ -21,7 +21,7 @@ MAX_PARAMETER_BYTES = 64 * 1024
 _KNOWN = frozenset(
     {
         *("slot", "source", "instance", "lastBeginTime", "lastCompleteTime", "nextFireTime"),
-        *("completed", "outcome", "asked", "parameter", "request", "ahead", "rescues"),
+        *("completed", "outcome", "asked", "parameter", "request", "rescues", "accounted", "owing", "error"),
     }
 )
 
@@ -31,12 +31,15 @@ def encode(record: Record) -> bytes:
     rescues = f',"rescues":{record.rescues}' if record.rescues else ""
     asked = "" if not record.asked else f',"asked":{record.asked},"parameter":{json.dumps(record.parameter)}'
     asked += f',"request":{quoted(record.request)}' if record.asked and record.request else ""
-    asked += f',"ahead":{record.ahead}' if record.ahead else ""
+    account = "" if record.accounted == record.slot else f',"accounted":{record.accounted}'
+    if record.owing:
+        account += f',"owing":{json.dumps([_written(one) for one in record.owing])}'
+    error = f',"error":{quoted(record.error)}' if record.error else ""
     return (
         f'{{"slot":{record.slot},"source":"{record.source}","instance":{quoted(record.instance)},'
         f'"lastBeginTime":{record.begun},"lastCompleteTime":{record.completed_at},"nextFireTime":{record.next_fire},'
         f'"completed":{"true" if record.completed else "false"},"outcome":{quoted(record.outcome)}{asked}{rescues}'
-        f"{record.unknown}}}"
+        f"{account}{error}{record.unknown}}}"
     ).encode()
 
 
@@ -58,14 +61,46 @@ def decode(data: bytes) -> Record | None:
             completed=fields.get("completed", True) is not False,
             outcome=str(fields.get("outcome", "")),
             asked=whole_number(fields.get("asked", 0)),
-            ahead=whole_number(fields.get("ahead", 0)),
             parameter=None if fields.get("parameter") is None else str(fields["parameter"]),
             request=str(fields["request"]) if fields.get("asked") and fields.get("request") else "",
             rescues=whole_number(fields.get("rescues", 0)),
             unknown="" if fields.keys() <= _KNOWN else _unknown(fields),
+            accounted=whole_number(fields.get("accounted", fields["slot"])),
+            owing=tuple(map(_promised, fields.get("owing", ()))),
+            error=str(fields.get("error", "")),
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _written(owing: Owing) -> dict[str, object]:
+    """Return a promised report as JSON."""
+    fields: dict[str, object] = {
+        "by": owing.by,
+        "at": owing.at,
+        "first": owing.first,
+        "last": owing.last,
+        "count": owing.count,
+    }
+    fields["why"] = owing.why
+    if owing.cut_off:
+        fields["cutOff"] = owing.cut_off
+    return fields
+
+
+def _promised(fields: object) -> Owing:
+    """Return a promised report from JSON; Type-, Key- or ValueError if it is none."""
+    if not isinstance(fields, dict):
+        raise TypeError(f"{fields!r} is no report")
+    return Owing(
+        by=str(fields["by"]),
+        at=whole_number(fields["at"]),
+        first=whole_number(fields["first"]),
+        last=whole_number(fields["last"]),
+        count=whole_number(fields["count"]),
+        why=str(fields["why"]),
+        cut_off=str(fields.get("cutOff", "")),
+    )
 
 
 def too_large(parameter: bytes) -> InvalidSetting | None:
@@ -91,15 +126,19 @@ def encode_mark(record: Record, fence: int = 0) -> bytes:
     An instance that hands a run over writes the run's record, so the record's transaction is the fence no more.
     Therefore the mark has the fence.
     """
-    fields = {"slot": record.moment, "instance": record.instance}
-    return json.dumps(fields | {"fence": fence} if fence else fields).encode()
+    fields: dict[str, object] = {"slot": record.moment, "instance": record.instance}
+    if fence:
+        fields["fence"] = fence
+    return json.dumps(fields).encode()
 
 
 def decode_mark(data: bytes) -> OrphanMark | None:
     """Return what an orphan's mark says; None if it names no run."""
     try:
         fields = read_json(data)
-        slot, instance, fence = whole_number(fields["slot"]), fields["instance"], fields.get("fence", 0)
+        slot = whole_number(fields["slot"])
+        instance = fields["instance"]
+        fence = fields.get("fence", 0)
     except (ValueError, TypeError, KeyError):
         return None
     if not isinstance(instance, str) or unencodable_text(instance) is not None:
@@ -108,7 +147,8 @@ def decode_mark(data: bytes) -> OrphanMark | None:
 
 
 def _unknown(fields: dict[str, object]) -> str:
-    return "".join(f",{json.dumps(key)}:{json.dumps(value)}" for key, value in fields.items() if key not in _KNOWN)
+    others = {key: value for key, value in fields.items() if key not in _KNOWN}
+    return "".join(f",{json.dumps(key)}:{json.dumps(value)}" for key, value in others.items())
 
 
 def whole_number(value: object, most: int = MAX_MILLISECONDS) -> int:
@@ -120,36 +160,89 @@ def whole_number(value: object, most: int = MAX_MILLISECONDS) -> int:
     return value
 
 
-def begun(last: Record, fire: Fire, me: str, begins: int, next_fire: int) -> Record:
+def begun(
+    last: Record,
+    fire: Fire,
+    me: str,
+    begins: int,
+    next_fire: int,
+    accounted: int,
+    owing: tuple[Owing, ...] = (),
+) -> Record:
     """Return the record of a run that is claimed.  It keeps values of the last record that the next holder needs."""
-    slot, asked, parameter, request = last.slot, 0, None, ""
+    slot = last.slot
+    asked = 0
+    parameter = None
+    request = ""
     if fire.source in SCHEDULED:
         slot = fire.slot
     elif fire.source in ASKED:
-        asked, parameter, request = fire.slot, fire.parameter, "" if fire.requested is None else fire.requested.id
-    else:  # if this rescue is cut off, the next rescuer needs what came with the trigger as well
-        asked, parameter, request = last.asked, last.parameter, last.request
-    run = slot, fire.source.value, me, begins, last.completed_at, next_fire, False, ""
-    ahead = last.ahead if last.ahead > slot else 0
-    rescues = last.rescues + 1 if fire.source is FireSource.FAILOVER else 0
-    return Record(*run, asked, parameter, request, ahead, rescues, last.unknown)
+        asked = fire.slot
+        parameter = fire.parameter
+        request = "" if fire.requested is None else fire.requested.id
+    else:  # if this rescue is cut off, the next rescuer needs what came with the request as well
+        asked = last.asked
+        parameter = last.parameter
+        request = last.request
+    return Record(
+        slot=slot,
+        source=fire.source.value,
+        instance=me,
+        begun=begins,
+        completed_at=last.completed_at,
+        next_fire=next_fire,
+        completed=False,
+        asked=asked,
+        parameter=parameter,
+        request=request,
+        rescues=last.rescues + 1 if fire.source is FireSource.FAILOVER else 0,
+        unknown=last.unknown,
+        accounted=accounted,
+        owing=owing,
+        error=last.error,
+    )
 
 
-def is_taken(record: Record, fire: Fire) -> bool:
-    """Whether a scheduled moment, or a later one, has been claimed."""
-    return fire.source in SCHEDULED and (record.slot >= fire.slot or record.ahead == fire.slot)
+def ended(seen: VersionedRecord, outcome: Outcome | None, now: int, error: str = "") -> VersionedRecord:
+    """Return the record of a run that has ended; without an outcome it was cut off.
 
-
-def ended(seen: VersionedRecord, outcome: Outcome | None, now: int) -> VersionedRecord:
-    """Return the record of a run that has ended; without an outcome it was cut off."""
+    What its runner had promised to report was reported when the run was claimed.  ``error`` is why it failed.  A run
+    that was cut off leaves what stands there of the one before.
+    """
     outcome = outcome or Outcome.CANCELLED
     done = outcome is not Outcome.CANCELLED
     last = seen.record
-    run = last.slot, last.source, last.instance, last.begun
-    asked = last.asked, last.parameter, last.request, last.ahead
-    rescues = 0 if done else last.rescues  # written out, because ``replace`` takes 4 microseconds for each item
-    record = Record(*run, now, last.next_fire, done, outcome.value, *asked, rescues, last.unknown)
+    record = Record(  # written out, because ``replace`` takes 4 microseconds for each item
+        slot=last.slot,
+        source=last.source,
+        instance=last.instance,
+        begun=last.begun,
+        completed_at=now,
+        next_fire=last.next_fire,
+        completed=done,
+        outcome=outcome.value,
+        asked=last.asked,
+        parameter=last.parameter,
+        request=last.request,
+        rescues=0 if done else last.rescues,
+        unknown=last.unknown,
+        accounted=last.accounted,
+        owing=others_owing(last, last.instance),
+        error=error if done else last.error,
+    )
     return VersionedRecord(record, seen.version, seen.zxid)
+
+
+def given_back(before: Record, claimed: Record) -> Record:
+    """Return the record of an item whose claim is given back: its moment is owed again."""
+    return replace(before, accounted=claimed.slot - 1, owing=others_owing(claimed, claimed.instance))
+
+
+def others_owing(record: Record, me: str) -> tuple[Owing, ...]:
+    """Return the reports that others have promised in a record."""
+    if not record.owing:
+        return ()
+    return tuple(one for one in record.owing if one.by != me)
 
 
 def is_cut_off(record: Record) -> bool:
@@ -158,16 +251,8 @@ def is_cut_off(record: Record) -> bool:
 
 
 def left_open(record: Record) -> Record:
-    """Return the record of a stream that has given way: its moment counts as unclaimed, so its holder claims it again.
+    """Return the record of a stream that has given way: its moment is owed again, so its holder claims it again.
 
-    Moments of schedules are whole seconds, so ``open_moment`` finds it again.  The record of a run that somebody has
-    asked for stays as it is: its ``slot`` is an earlier moment, and it is the request that is left open.
+    The record of a run that somebody has asked for stays as it is: it is the request that is left open.
     """
-    is_scheduled = not record.asked and record.slot and record.slot % 1000 == 0
-    return replace(record, slot=record.slot - 1) if is_scheduled else record
-
-
-def open_moment(record: Record) -> int:
-    """Return the moment that a stream has run and left open; 0 if there is none."""
-    is_open = record.begun and record.completed and not record.ahead and record.slot % 1000 == 999
-    return record.slot + 1 if is_open else 0
+    return record if record.asked else replace(record, accounted=record.slot - 1)

@@ -19,14 +19,12 @@ from aioelasticjob.model import (
     CUT_OFF,
     GIVEN_UP,
     LEFT_OPEN,
-    NONE,
     Fire,
     FireSource,
     Outcome,
     Progress,
     Record,
     Requested,
-    VersionedRecord,
 )
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 from aioelasticjob.registry.tree import Node
@@ -55,8 +53,15 @@ def ended_as(view: JobView, item: int, record: Record, fence: int) -> str:
 
 
 def open_requests(view: JobView) -> tuple[Request, ...]:
-    """Return the requests of which runs may still begin, in the order in which they are answered."""
-    return view.request_nodes.open if view.config.monitor_execution else ()
+    """Return the requests of which runs may still begin, in the order in which they are answered.
+
+    A job without records makes no backfills: nothing keeps an item from beginning the next moment elsewhere while the
+    one before goes on.
+    """
+    asked = view.request_nodes.open
+    if view.config.monitor_execution:
+        return asked
+    return tuple(one for one in asked if one.span is None)
 
 
 def progress_of(view: JobView, request: Request, item: int) -> tuple[Progress, int] | None:
@@ -65,9 +70,25 @@ def progress_of(view: JobView, request: Request, item: int) -> tuple[Progress, i
     return None if node is None else (decode_progress(node.data), node.stat.version)
 
 
+def is_cut_off_without_record(view: JobView, request: Request, item: int) -> bool:
+    """Whether an item's newest run for a request was cut off, in a job without records.
+
+    That is so if the instance that began it is gone, or has joined again since.
+    """
+    node = view.tree.get(view.layout.request_item(request.id, item))
+    if node is None:
+        return False
+    progress = decode_progress(node.data)
+    if progress.outcome or not progress.instance:
+        return False
+    runner = view.tree.get(view.layout.instance(progress.instance))
+    return runner is None or runner.stat.czxid > node.stat.mzxid
+
+
 def begun_items(view: JobView, request: Request) -> dict[int, tuple[Progress, int]]:
     """Return the progress of all items that have begun a request, with the versions of their nodes."""
-    items = [int(name) for name in view.tree.children(view.layout.request(request.id)) if is_item(name)]
+    names = view.tree.children(view.layout.request(request.id))
+    items = [int(name) for name in names if is_item(name)]
     return {item: one for item in items if (one := progress_of(view, request, item)) is not None}
 
 
@@ -96,14 +117,18 @@ def next_run(view: JobView, source: FireSource, free: frozenset[int], now: int) 
         return None
     going_on: RequestedRun | None = None
     for request in open_requests(view):
-        if request.at > now or 0 < request.expires <= now or request.source is not source or request.paused:
+        if request.source is not source or request.paused:
+            continue
+        has_expired = 0 < request.expires <= now
+        if request.at > now or has_expired:
             continue
         if moments := _moments(view, request, free):
             oldest = min(moments.values())
             items = frozenset(item for item, moment in moments.items() if moment == oldest)
             progress = {item: one for item in items if (one := progress_of(view, request, item)) is not None}
             requested = Requested(request.id, request.version, progress)
-            found = RequestedRun(Fire(oldest, source, request.parameter, None, request.number, requested), items)
+            fire = Fire(oldest, source, request.parameter, request.number, requested)
+            found = RequestedRun(fire, items)
             if any(item not in progress or progress[item][0].outcome != LEFT_OPEN for item in items):
                 return found
             going_on = going_on or found
@@ -112,13 +137,14 @@ def next_run(view: JobView, source: FireSource, free: frozenset[int], now: int) 
 
 def requested_of(view: JobView, items: Collection[int]) -> frozenset[tuple[str, int]]:
     """Return the requests for which these items have moments to run, each with the item."""
-    return frozenset(
-        (request.id, item)
-        for request in open_requests(view)
-        if not request.paused
-        for item in items
-        if request.asks_for(item) and following(view, request, item) is not None
-    )
+    found = set[tuple[str, int]]()
+    for request in open_requests(view):
+        if request.paused:
+            continue
+        for item in items:
+            if request.asks_for(item) and following(view, request, item) is not None:
+                found.add((request.id, item))
+    return frozenset(found)
 
 
 def next_due(view: JobView, held: Collection[int], now: int) -> int | None:
@@ -146,14 +172,18 @@ def matching_request(
     return Requested(request.id, request.version, {item: (came, progress.stat.version)})
 
 
-def claiming(layout: Layout, fire: Fire, items: Iterable[int]) -> list[Op]:
-    """Return the operations with which a claim notes that items begin a request's moment: each item has one."""
+def claiming(layout: Layout, fire: Fire, items: Iterable[int], instance: str = "") -> list[Op]:
+    """Return the operations with which a claim notes that items begin a request's moment: each item has one.
+
+    The ``instance`` is named if the job keeps no records.
+    """
     if (requested := fire.requested) is None:
         return []
     operations: list[Op] = [Check(layout.request(requested.id), requested.version)]
     for item in items:
-        path, before = layout.request_item(requested.id, item), requested.progress.get(item)
-        data = encode_progress(_begun(fire, before))
+        path = layout.request_item(requested.id, item)
+        before = requested.progress.get(item)
+        data = encode_progress(replace(_begun(fire, before), instance=instance))
         operations.append(Create(path, data) if before is None else Set(path, data, before[1]))
     return operations
 
@@ -176,30 +206,31 @@ def losing(view: JobView, before: Mapping[int, Record], claimed: str = "") -> li
     return operations
 
 
-def settling(
-    layout: Layout, fire: Fire, ended: Mapping[int, VersionedRecord], unfinished: Collection[int] = NONE
-) -> list[Set]:
-    """Return the operations with which a settlement notes how the runs for a request have ended.
+def settling(layout: Layout, fire: Fire, outcomes: Mapping[int, str]) -> list[Set]:
+    """Return the operations with which a settlement notes how the runs of items for a request have ended.
 
-    The runs of ``unfinished`` items are streams that have given way: the request stays open for these items.
+    The outcome of a stream that has given way is ``LEFT_OPEN``: the request stays open for its item.
     """
     if (requested := fire.requested) is None:
         return []
     operations = list[Set]()
-    for item, seen in ended.items():
+    for item, outcome in outcomes.items():
         before = requested.progress.get(item)
         # a rescue goes on with what was begun before
-        progress = before[0] if before is not None and fire.source is FireSource.FAILOVER else _begun(fire, before)
-        if seen.record.completed:
-            outcome = LEFT_OPEN if item in unfinished else seen.record.outcome
-            data = encode_progress(replace(progress, outcome=outcome))
-            operations.append(Set(layout.request_item(requested.id, item), data, -1))
+        if before is not None and fire.source is FireSource.FAILOVER:
+            progress = before[0]
+        else:
+            progress = _begun(fire, before)
+        data = encode_progress(replace(progress, outcome=outcome))
+        operations.append(Set(layout.request_item(requested.id, item), data, -1))
     return operations
 
 
 def _moments(view: JobView, request: Request, free: frozenset[int]) -> Mapping[int, int]:
     """Return the next moment of each free item that may run for a request now."""
-    count, span, done = view.config.sharding_total_count, request.span, view.request_nodes.begun_by(request.id).done
+    count = view.config.sharding_total_count
+    span = request.span
+    done = view.request_nodes.begun_by(request.id).done
     if span is not None and span.items_at_once:  # everybody computes the same few items, the first that are not done
         chosen = frozenset(islice(_unfinished(view, request), span.items_at_once)) & free
     else:
@@ -213,10 +244,14 @@ def _unfinished(view: JobView, request: Request) -> Iterator[int]:
     An item that is switched off and has no run under way is left out, or no other item would run until it is switched
     on.  Without failover a run that was cut off has no end, so then only moments to run count.
     """
-    waiting, under_way = frozenset(waiting_items(view, request)), view.request_nodes.begun_by(request.id).under_way
+    waiting = frozenset(waiting_items(view, request))
+    under_way = view.request_nodes.begun_by(request.id).under_way
     for item in request.within(view.config.sharding_total_count):
-        goes_on, rests = view.config.failover and item in under_way, item in view.resting_items
-        if (goes_on and not (rests and item in view.orphans)) or (item in waiting and not rests):
+        rests = item in view.resting_items
+        may_begin = item in waiting and not rests
+        is_left_lying = rests and item in view.orphans
+        goes_on = view.config.failover and item in under_way and not is_left_lying
+        if goes_on or may_begin:
             yield item
 
 

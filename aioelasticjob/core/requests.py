@@ -16,7 +16,7 @@ from typing import Any
 
 from aioelasticjob.config.declared import MAX_ITEMS
 from aioelasticjob.config.job import parsed_cron
-from aioelasticjob.core.records import MAX_MILLISECONDS, whole_number
+from aioelasticjob.core.records import MAX_MILLISECONDS, too_large, whole_number
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.encoding import encodable_text, unencodable_text
 from aioelasticjob.ground.nesting import read_json
@@ -24,9 +24,8 @@ from aioelasticjob.ground.times import moment
 from aioelasticjob.model import LEFT_OPEN, FireSource, Progress
 from aioelasticjob.registry.tree import Node
 
-FEATURE = "requests"
-"""The feature of the registry's format that a worker has to know to answer requests."""
-CANCELLED, EXPIRED = "cancelled", "expired"
+CANCELLED = "cancelled"
+EXPIRED = "expired"
 """Why a request was stopped before all its items had run."""
 MAX_FENCE = 2**63 - 1
 _NAME = re.compile(r"[\w.-]{1,120}")
@@ -54,10 +53,12 @@ class Span:
 
     def moments(self, at_most: int) -> tuple[int, int, int]:
         """Return the first and the last moment, and how many there are; the count stops at ``at_most``."""
-        first = newest = self.following(0) or self.start
+        first = self.following(0) or self.start
+        newest = first
         count = 1
         while count < at_most and (following := self.following(newest)) is not None:
-            newest, count = following, count + 1
+            newest = following
+            count += 1
         if count == at_most:
             last = parsed_cron(self.cron, self.time_zone, self.dst).previous_before(moment(self.end / 1000))
             newest = newest if last is None else round(last.timestamp() * 1000)
@@ -170,7 +171,8 @@ def encode(request: Request) -> bytes:
         fields["parameter"] = request.parameter
     if (span := request.span) is not None:
         fields |= {"from": span.start, "to": span.end, "cron": span.cron, "timeZone": span.time_zone, "dst": span.dst}
-        fields |= {"itemsAtOnce": span.items_at_once} if span.items_at_once else {}
+        if span.items_at_once:
+            fields["itemsAtOnce"] = span.items_at_once
     return json.dumps(fields).encode()
 
 
@@ -180,28 +182,33 @@ def changed(data: bytes, **keys: object) -> bytes:
 
 
 def decode(name: str, node: Node) -> Request | None:
-    """Return the request in a node; None if somebody has written something else there."""
+    """Return the request in a node; None if somebody has written something else there.
+
+    Who writes one by hand may leave out all but its kind: then all items are asked for, when the node was made.
+    """
     try:
         fields = read_json(node.data)
         if unencodable_text(fields) is not None or not is_id(name):
             return None
-        source, outcomes = _SOURCES[fields["kind"]], fields.get("outcomes")
+        source = _SOURCES[fields["kind"]]
+        outcomes = fields.get("outcomes")
+        counted = None if outcomes is None else {_text(key): whole_number(value) for key, value in outcomes.items()}
         return Request(
             name,
             source,
-            whole_number(fields["count"], MAX_ITEMS),
-            whole_number(fields["asked"]),
+            whole_number(fields.get("count", MAX_ITEMS), MAX_ITEMS),
+            whole_number(fields.get("asked", round(node.stat.ctime * 1000))),
             _items(fields.get("items")),
             at=whole_number(fields.get("at", 0)),
             expires=whole_number(fields.get("expires", 0)),
-            parameter=None if fields.get("parameter") is None else _text(fields["parameter"]),
+            parameter=_parameter(fields.get("parameter")),
             by=_text(fields.get("by", "")),
             named=fields.get("named") is True,
             span=_span(fields) if source is FireSource.BACKFILL else None,
             paused=fields.get("paused") is True,
             stopped=_text(fields.get("stopped", "")),
             closed=whole_number(fields.get("closed", 0)),
-            outcomes=None if outcomes is None else {_text(key): whole_number(value) for key, value in outcomes.items()},
+            outcomes=counted,
             number=node.stat.czxid,
             version=node.stat.version,
         )
@@ -211,8 +218,11 @@ def decode(name: str, node: Node) -> Request | None:
 
 def encode_cancellation(fences: Mapping[int, int], asked: int, by: str) -> bytes:
     """Return the data of a node that asks to stop runs."""
-    fields = {"kind": "CANCEL", "asked": asked, "fences": {str(item): fence for item, fence in fences.items()}}
-    return json.dumps({**fields, "by": encodable_text(by)} if by else fields).encode()
+    by_item = {str(item): fence for item, fence in fences.items()}
+    fields: dict[str, object] = {"kind": "CANCEL", "asked": asked, "fences": by_item}
+    if by:
+        fields["by"] = encodable_text(by)
+    return json.dumps(fields).encode()
 
 
 def decode_cancellation(name: str, node: Node) -> Cancellation | None:
@@ -235,9 +245,15 @@ def decode_cancellation(name: str, node: Node) -> Cancellation | None:
 def encode_progress(progress: Progress) -> bytes:
     """Return the data of ``requests/{id}/{item}``."""
     fields: dict[str, object] = {"moment": progress.moment, "runs": progress.runs}
-    fields |= {"failed": progress.failed} if progress.failed else {}
-    fields |= {"otherwise": dict(progress.otherwise)} if progress.otherwise else {}
-    return json.dumps({**fields, "outcome": progress.outcome} if progress.outcome else fields).encode()
+    if progress.failed:
+        fields["failed"] = progress.failed
+    if progress.otherwise:
+        fields["otherwise"] = dict(progress.otherwise)
+    if progress.instance:
+        fields["instance"] = progress.instance
+    if progress.outcome:
+        fields["outcome"] = progress.outcome
+    return json.dumps(fields).encode()
 
 
 @lru_cache(maxsize=1024)
@@ -253,13 +269,17 @@ def decode_progress(data: bytes) -> Progress:
         if sum(otherwise.values()) > failed:
             raise ValueError("more ended otherwise than did not complete")
         runs = whole_number(fields.get("runs", 1))
-        return Progress(whole_number(fields["moment"]), runs, failed, outcome, otherwise)
+        moment = whole_number(fields["moment"])
+        instance = _text(fields.get("instance", ""))
+        return Progress(moment, runs, failed, outcome, otherwise, instance)
     except (ValueError, TypeError, KeyError, AttributeError):
         return Progress(MAX_MILLISECONDS, 0, 0, "unknown")
 
 
 def _span(fields: Mapping[str, Any]) -> Span:
-    cron, zone, dst = _text(fields["cron"]), _text(fields["timeZone"]), _text(fields["dst"])
+    cron = _text(fields["cron"])
+    zone = _text(fields["timeZone"])
+    dst = _text(fields["dst"])
     parsed_cron(cron, zone, dst)  # it has to be valid
     at_once = whole_number(fields.get("itemsAtOnce", 0), MAX_ITEMS)
     return Span(whole_number(fields["from"]), whole_number(fields["to"]), cron, zone, dst, at_once)
@@ -271,6 +291,15 @@ def _items(items: object) -> tuple[int, ...] | None:
     if not isinstance(items, list) or not items:
         raise TypeError(f"{items!r} is no list of items")
     return tuple(sorted({whole_number(item, MAX_ITEMS - 1) for item in items}))
+
+
+def _parameter(value: object) -> str | None:
+    if value is None:
+        return None
+    text = _text(value)
+    if too_large(text.encode()) is not None:
+        raise ValueError("the parameter is too large for a record")
+    return text
 
 
 def _text(value: object) -> str:

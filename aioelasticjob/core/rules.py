@@ -35,12 +35,18 @@ from aioelasticjob.core.effects import (
 )
 from aioelasticjob.core.instances import UNUSABLE, unusable_note
 from aioelasticjob.core.layout import child
-from aioelasticjob.core.request_runs import begun_items, ended_as, following, waiting_items
+from aioelasticjob.core.request_runs import (
+    begun_items,
+    ended_as,
+    following,
+    is_cut_off_without_record,
+    waiting_items,
+)
 from aioelasticjob.core.requests import CANCELLED, EXPIRED, Cancellation, Request, changed
 from aioelasticjob.core.strategies import AssignmentInput, assignment_of
 from aioelasticjob.core.view import JobView
 from aioelasticjob.ground.encoding import json_object
-from aioelasticjob.model import VersionedRecord
+from aioelasticjob.model import CUT_OFF, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set, put
 from aioelasticjob.registry.tree import Node
 
@@ -52,6 +58,8 @@ NAMED_FOR = 7 * 24 * 3600
 """Seconds for which the id of a request is remembered after its end, if who has asked has given the id."""
 UNNAMED_FOR = 3600
 """Seconds for which other requests are shown after their end."""
+MAX_AHEAD = 60
+"""Seconds by which the time since when a schedule is in force may lie in the future; a later one is noted anew."""
 LOST_AFTER = 24 * 3600
 """Seconds after the last news of a request at which runs without an outcome count as lost."""
 LOST = "unknown"
@@ -107,21 +115,26 @@ def step_down(now: RuleInput) -> Iterator[StepDown]:
 
 
 def note_schedule(now: RuleInput) -> Iterator[NoteSchedule]:
-    """The leader notes a new schedule, with the time at which the configuration was written.
+    """The leader notes a new schedule, which is in force from then on.
 
     The note contains the schedule itself, so it does not matter who has written the configuration, or with which tool.
     The note also contains the former schedules, oldest first.
     """
-    view, layout = now.view, now.view.layout
+    view = now.view
+    layout = view.layout
     config = view.tree.get(layout.config)
-    if config is not None and view.unusable is None and not view.schedules.is_noted:
-        yield NoteSchedule(_note(view, config))
+    if config is None or view.unusable is not None:
+        return
+    is_far_ahead = view.schedules.since > (now.time + MAX_AHEAD) * 1000  # it was noted while the clock was ahead
+    if is_far_ahead or not view.schedules.is_noted:
+        yield NoteSchedule(_note(view, config, now.time))
 
 
 def say_unusable(now: RuleInput) -> Iterator[NoteUnusable]:
     """An instance notes in its node which configuration its process cannot use, and removes that when it can."""
     view = now.view
-    path, config = view.layout.instance(now.me), view.tree.get(view.layout.config)
+    path = view.layout.instance(now.me)
+    config = view.tree.get(view.layout.config)
     node = view.tree.get(path)
     if now.me not in view.instances or config is None or node is None:
         return
@@ -140,17 +153,23 @@ def accept_configuration(now: RuleInput) -> Iterator[AcceptConfiguration]:
     """
     view = now.view
     config = view.tree.get(view.layout.config)
-    can_use = now.me in view.instances and now.me not in view.lacking and view.unusable is None and config is not None
+    if config is None or view.unusable is not None:
+        return
+    can_use = now.me in view.instances and now.me not in view.lacking
     if can_use and view.doubting and not view.is_accepted:
-        assert config is not None
-        yield AcceptConfiguration(_note(view, config))
+        yield AcceptConfiguration(_note(view, config, now.time))
 
 
-def _note(view: JobView, config: Node) -> tuple[Op, ...]:
-    """Return the operations that note the schedule of the configuration in a node, if nobody has changed it."""
+def _note(view: JobView, config: Node, time: float) -> tuple[Op, ...]:
+    """Return the operations that note the schedule of the configuration in a node, if nobody has changed it.
+
+    The schedule is in force from now on.  If it began when the configuration was written, moments between that write
+    and this note would come, and instances that do not know the new schedule yet would account for them by the old one.
+    """
     path = view.layout.schedule
-    note = put(path, view.schedules.note(config.stat.mtime, config.stat.mzxid), view.tree.get(path))
-    return Check(view.layout.config, config.stat.version), note
+    unchanged = Check(view.layout.config, config.stat.version)
+    data = view.schedules.note(time, config.stat.mzxid)
+    return unchanged, put(path, data, view.tree.get(path))
 
 
 def answer_cut_off_runs(now: RuleInput) -> Iterator[MarkOrphan | EndRun]:
@@ -161,7 +180,9 @@ def answer_cut_off_runs(now: RuleInput) -> Iterator[MarkOrphan | EndRun]:
     if an operator cancels a thread that hangs, and then kills its process.
     """
     view = now.view
-    for item, run in sorted(now.cut_off.items()) if view.config.failover else ():
+    if not view.config.failover:
+        return
+    for item, run in sorted(now.cut_off.items()):
         paths = view.layout.item(item)
         if paths.failover in view.tree:  # it is being rescued
             continue
@@ -176,7 +197,8 @@ def unmark_orphans(now: RuleInput) -> Iterator[RemoveNodes]:
     """The leader removes marks of orphans that nobody may rescue, because failover is off or the item is gone."""
     view = now.view
     count = view.config.sharding_total_count if view.config.failover else 0
-    return _removal(view, [view.layout.item(item).orphan for item in sorted(view.orphans) if item >= count])
+    surplus = [item for item in sorted(view.orphans) if item >= count]
+    return _removal(view, [view.layout.item(item).orphan for item in surplus])
 
 
 def wanted_assignment(view: JobView) -> Mapping[int, str]:
@@ -189,7 +211,8 @@ def assign_items(now: RuleInput) -> Iterator[RequireAssignment | Assign | SayStr
 
     It writes that once the instances have not changed for ``sharding_quiet``.
     """
-    view, is_required = now.view, now.view.necessary is not None or now.view.processing
+    view = now.view
+    is_required = view.necessary is not None or view.processing
     if not view.eligible or (is_required and not now.quiet):
         return
     wanted, failure = _computed(view)
@@ -208,7 +231,8 @@ def _computed(view: JobView) -> tuple[Mapping[int, str], str]:
 
 def restore_nodes(now: RuleInput) -> Iterator[RestoreNodes]:
     """Every instance makes missing parent nodes and its server's node again: without them no leader can be elected."""
-    view, layout = now.view, now.view.layout
+    view = now.view
+    layout = view.layout
     if now.me not in view.instances:
         return
     missing = [Create(path) for path in view.missing_parents]
@@ -223,7 +247,8 @@ def remove_items(now: RuleInput) -> Iterator[RemoveItems]:
     view = now.view
     if not view.assignment_stands:
         return
-    count, special = view.config.sharding_total_count, view.item_nodes.special
+    count = view.config.sharding_total_count
+    special = view.item_nodes.special
     surplus = [item for item in view.items.difference(view.assignment) if item >= count]
     if removable := frozenset([item for item in surplus if item not in special or _is_removable(view, item)]):
         yield RemoveItems(removable)
@@ -235,21 +260,25 @@ def _is_removable(view: JobView, item: int) -> bool:
 
 
 def remove_requests(now: RuleInput) -> Iterator[RemoveNodes]:
-    """On a tick the leader removes requests to instances that no longer exist."""
+    """On a tick the leader removes requests to leave of instances that no longer exist."""
     if not now.tick:
         return
-    view, layout, alive = now.view, now.view.layout, now.view.instances
+    view = now.view
+    layout = view.layout
+    alive = view.instances
     stale = [layout.shutdown(name) for name in view.tree.children(layout.shutdowns) if name not in alive]
-    stale += [layout.trigger(name) for name in view.tree.children(layout.triggers) if name not in alive]
     yield from _removal(view, stale)
 
 
 def _in_parts(condition: Check, removal: Sequence[Delete]) -> Iterator[RemoveNodes]:
-    return (RemoveNodes((condition, *part)) for part in parts(removal, MAX_OPERATIONS))
+    for part in parts(removal, MAX_OPERATIONS):
+        yield RemoveNodes((condition, *part))
 
 
 def _removal(view: JobView, stale: Iterable[str]) -> Iterator[RemoveNodes]:
-    return (RemoveNodes((Delete(path),)) for path in stale if not view.obstructed(path))
+    for path in stale:
+        if not view.obstructed(path):
+            yield RemoveNodes((Delete(path),))
 
 
 def refresh_server(now: RuleInput) -> Iterator[RefreshServer]:
@@ -258,7 +287,8 @@ def refresh_server(now: RuleInput) -> Iterator[RefreshServer]:
         return
     path = now.view.layout.server(now.view.instances[now.me].ip)
     node = now.view.tree.get(path)
-    if node is not None and now.time - node.stat.mtime > now.view.config.server_retention / REFRESHES_PER_RETENTION:
+    refreshed_every = now.view.config.server_retention / REFRESHES_PER_RETENTION
+    if node is not None and now.time - node.stat.mtime > refreshed_every:
         yield RefreshServer((Set(path, node.data, node.stat.version),))
 
 
@@ -266,12 +296,17 @@ def remove_servers(now: RuleInput) -> Iterator[RemoveNodes]:
     """On a tick the leader removes servers that had no instance for ``server_retention`` and are not switched off."""
     if not now.tick:
         return
-    view, layout = now.view, now.view.layout
+    view = now.view
+    layout = view.layout
     used = {one.ip for one in view.instances.values()}
     for ip in view.tree.children(layout.servers):
-        path, counts = layout.server(ip), {layout.success_count(ip), layout.failure_count(ip)}
-        node, plain = view.tree.get(path), _has_only(view, path, counts)
-        if node and ip not in used and plain and now.time - node.stat.mtime > view.config.server_retention * _GRACE:
+        path = layout.server(ip)
+        counts = {layout.success_count(ip), layout.failure_count(ip)}
+        node = view.tree.get(path)
+        if node is None or ip in used or not _has_only(view, path, counts):
+            continue
+        age = now.time - node.stat.mtime
+        if age > view.config.server_retention * _GRACE:
             below = [Delete(one) for one in sorted(counts) if one in view.tree]
             yield RemoveNodes((*below, Delete(path, node.stat.version)))
 
@@ -295,14 +330,17 @@ def end_requests(now: RuleInput) -> Iterator[UpdateRequest | RemoveNodes]:
 
     Then it removes the nodes below them, which may be many.
     """
-    view, time = now.view, round(now.time * 1000)
+    view = now.view
+    time = round(now.time * 1000)
     for request in _not_just_waiting(view, time):
         if request.closed:
             path = view.layout.request(request.id)
             below = [child(path, name) for name in view.tree.children(path)]
             removal = [Delete(one) for one in below if not view.obstructed(one)]
             yield from _in_parts(Check(path, request.version), removal)  # somebody may ask anew under this name
-        elif request.is_open and 0 < request.expires <= time and next(waiting_items(view, request), None) is not None:
+            continue
+        has_expired = 0 < request.expires <= time
+        if request.is_open and has_expired and next(waiting_items(view, request), None) is not None:
             yield _update(view, request, {}, stopped=EXPIRED)
         elif _is_over(view, request, now.time):
             yield _closing(view, request, time)
@@ -313,10 +351,12 @@ def forget_requests(now: RuleInput) -> Iterator[RemoveNodes]:
     if not now.tick:
         return
     view = now.view
-    ended: list[tuple[Request | Cancellation, int, int]] = [
-        (one, one.closed, NAMED_FOR if one.named else UNNAMED_FOR) for one in view.requests if one.closed
-    ]
-    ended += [(one, one.asked, UNNAMED_FOR) for one in view.request_nodes.cancellations]
+    ended = list[tuple[Request | Cancellation, int, int]]()
+    for request in view.requests:
+        if request.closed:
+            ended.append((request, request.closed, NAMED_FOR if request.named else UNNAMED_FOR))
+    for cancellation in view.request_nodes.cancellations:
+        ended.append((cancellation, cancellation.asked, UNNAMED_FOR))
     for one, since, kept in ended:
         path = view.layout.request(one.id)
         if since / 1000 + kept < now.time and not view.obstructed(path):
@@ -329,23 +369,27 @@ def _not_just_waiting(view: JobView, time: int) -> list[Request]:
     Those that no item has begun may be many.  A triggered run has one moment, so while an item that can run is asked
     for, it waits.
     """
-    count, begun = view.config.sharding_total_count, view.request_nodes.begun
-    return [
-        one
-        for one in view.request_nodes.unfinished
-        if one.id in begun
-        or one.stopped
-        or one.span is not None
-        or 0 < one.expires <= time
-        or (one.items[0] if one.items else 0 if one.count else count) >= count
-    ]
+    count = view.config.sharding_total_count
+    begun = view.request_nodes.begun
+    found = list[Request]()
+    for one in view.request_nodes.unfinished:
+        if one.items:
+            first = one.items[0]
+        else:
+            first = 0 if one.count else count
+        just_waits = one.id not in begun and not one.stopped and one.span is None and first < count
+        has_expired = 0 < one.expires <= time
+        if not just_waits or has_expired:
+            found.append(one)
+    return found
 
 
 def _is_over(view: JobView, request: Request, time: float) -> bool:
     """Whether nothing of a request will begin any more, and all its runs have ended or are lost."""
     if request.is_open and next(waiting_items(view, request), None) is not None:
         return False
-    if all(_is_removed(view, item) for item in view.request_nodes.begun_by(request.id).under_way):
+    under_way = view.request_nodes.begun_by(request.id).under_way
+    if all(_is_removed(view, item) or is_cut_off_without_record(view, request, item) for item in under_way):
         return True
     nodes = view.tree.walk(view.layout.request(request.id))
     return all(node.stat.mtime + LOST_AFTER < time for _, node in nodes)
@@ -358,8 +402,8 @@ def _is_removed(view: JobView, item: int) -> bool:
 
 def _closing(view: JobView, request: Request, time: int) -> UpdateRequest:
     outcomes = Counter[str]()
-    for progress, _ in begun_items(view, request).values():
-        outcomes += progress.outcomes(LOST)
+    for item, (progress, _) in begun_items(view, request).items():
+        outcomes += progress.outcomes(CUT_OFF if is_cut_off_without_record(view, request, item) else LOST)
     left = () if request.stopped == CANCELLED else request.beyond(view.config.sharding_total_count)
     if request.stopped == EXPIRED:
         left = (*waiting_items(view, request), *left)

@@ -24,9 +24,16 @@ CONFIG = "config"
 """The key of the transaction that wrote the configuration whose schedule is noted."""
 
 
+FOREVER = records.MAX_MILLISECONDS
+"""The end of the time in which the newest schedule is in force."""
+
+
 @dataclass(frozen=True, slots=True)
-class FormerSchedule:
-    """A schedule that is not in force any more.  Times are in milliseconds since the epoch."""
+class InForce:
+    """A schedule, and the time in which it is, or was, in force: moments after ``since`` and up to ``until``.
+
+    Times are in milliseconds since the epoch.
+    """
 
     cron: Cron | None
     since: int
@@ -43,46 +50,45 @@ class Schedules:
     noted: tuple[Mapping[str, Any], ...]
     """The schedules that the leader has noted, the newest last, each with the time (ms) at which it was written."""
     is_noted: bool
-    """Whether the leader has noted the schedule in force."""
-    dated: float
-    """When the schedule was written; if that is in the future, the clock was ahead."""
-    since: float
-    """Since when the schedule and ``monitor_execution`` have their present values.
-
-    The leader notes it, so it stays known when another setting is changed later.  Before that it is the time at which
-    the configuration was last written.
-    """
-    dated_by: int
-    """The transaction that dated the schedule, or a later one."""
+    """Whether the leader has noted the schedule of the configuration."""
+    made_at: float
+    """When the job was made: if nothing is noted, its schedule may have been in force since then."""
 
     @classmethod
     def of(cls, config: JobConfig, written: Node | None, note: Node | None) -> Schedules:
         """Return what two nodes say: that of the configuration, ``written``, and that of the leader's note."""
         noted = () if note is None else _noted(note.data, round(note.stat.ctime * 1000))
         is_noted = bool(noted) and scheduling(config).items() <= noted[-1].items()
-        configured_at = 0.0 if written is None else written.stat.mtime
-        dated = float(noted[-1]["since"] / 1000) if is_noted else configured_at
-        node = note if is_noted else written
-        return cls(config, noted, is_noted, dated, min(dated, configured_at), 0 if node is None else node.stat.mzxid)
+        return cls(config, noted, is_noted, 0.0 if written is None else written.stat.ctime)
 
     @property
-    def former(self) -> tuple[FormerSchedule, ...]:
-        """The noted schedules that were in force before the present one, oldest first."""
-        ends = [*(one["since"] for one in self.noted[1:]), int(self.since * 1000)]
-        former = zip(self.noted[:-1] if self.is_noted else self.noted, ends, strict=False)
-        return tuple(
-            FormerSchedule(
-                _cron(one["cron"], one["timeZone"], one["dst"]), one["since"], until, one["monitorExecution"] is True
-            )
-            for one, until in former
-        )
+    def since(self) -> int:
+        """Since when the newest schedule that is noted is in force, in milliseconds; 0 if none is noted."""
+        return int(self.noted[-1]["since"]) if self.noted else 0
 
     @property
-    def since_switch(self) -> tuple[FormerSchedule, ...]:
-        """The former schedules since records were last switched on or off, oldest first; older records are removed."""
-        former, recorded = self.former, self.config.monitor_execution
-        switched = max((one.until for one in former if one.recorded is not recorded), default=0)
-        return tuple(one for one in former if one.until > switched)
+    def periods(self) -> tuple[InForce, ...]:
+        """The schedules since records were last switched on or off, oldest first, and last the one that is followed.
+
+        That is the newest one that the leader has noted.  A schedule is followed only when it is noted: then all
+        instances agree since when it is in force.
+        """
+        if not self.noted:
+            since = int(self.made_at * 1000)
+            return (InForce(self.config.schedule, since, FOREVER, self.config.monitor_execution),)
+        # one that was noted while the clock was ahead may begin later than its successors: they replace it all the same
+        ends = [FOREVER]
+        for one in self.noted[:0:-1]:
+            ends.append(min(one["since"], ends[-1]))
+        ends.reverse()
+        found = list[InForce]()
+        for one, until in zip(self.noted, ends, strict=True):
+            recorded = one["monitorExecution"] is True
+            if found and found[-1].recorded is not recorded:
+                found.clear()
+            cron = _cron(one["cron"], one["timeZone"], one["dst"])
+            found.append(InForce(cron, one["since"], until, recorded))
+        return tuple(found)
 
     @property
     def accepted(self) -> int:
@@ -93,13 +99,15 @@ class Schedules:
     def note(self, since: float, written: int) -> bytes:
         """Return the data of the note: the schedule, since when it is in force, and the former ones.
 
-        ``since`` counts if the schedule has not been noted yet; ``written`` is the transaction that wrote the
-        configuration.
+        ``since`` counts if the schedule has not been noted yet, or is noted with a later time; ``written`` is the
+        transaction that wrote the configuration.
         """
-        noted = {**scheduling(self.config), "since": round(since * 1000)}
+        at = round((since if self.noted else min(since, self.made_at)) * 1000)
+        noted: dict[str, object] = {**scheduling(self.config), "since": at}
         former = self.noted
         if self.is_noted:
-            noted, former = {**self.noted[-1]}, self.noted[:-1]
+            noted = {**self.noted[-1], "since": min(at, self.since)}
+            former = self.noted[:-1]
         return json.dumps({**noted, CONFIG: written, "former": former[-MAX_FORMER_SCHEDULES:]}).encode()
 
 
@@ -128,7 +136,8 @@ def _noted(data: bytes, made: int) -> tuple[Mapping[str, Any], ...]:
 def _is_schedule(noted: object) -> bool:
     if not isinstance(noted, dict) or not {"cron", "timeZone", "dst", "monitorExecution", "since"} <= noted.keys():
         return False
-    since, cron = noted["since"], noted["cron"]
+    since = noted["since"]
+    cron = noted["cron"]
     texts = ("" if cron is None else cron, noted["timeZone"], noted["dst"])
     is_date = type(since) is int and 0 <= since <= records.MAX_MILLISECONDS
     return is_date and all(isinstance(text, str) for text in texts)

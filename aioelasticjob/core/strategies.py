@@ -39,7 +39,8 @@ Strategy = Callable[[AssignmentInput], Assignment]
 
 def in_order(instances: Sequence[Instance]) -> tuple[str, ...]:
     """Return the ids of instances, sorted by address (numerically if it is an IP address), then by id."""
-    return tuple(one.id for one in sorted(instances, key=lambda one: (_order_of(one.ip), one.id)))
+    ordered = sorted(instances, key=lambda one: (_order_of(one.ip), one.id))
+    return tuple(one.id for one in ordered)
 
 
 def average(given: AssignmentInput) -> Assignment:
@@ -119,7 +120,8 @@ def find(name: str) -> Strategy:
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     others = {point.name: point for point in entry_points(group="aioelasticjob.strategies")}
-    return cast(Strategy, load("sharding_strategy", name, others.get(name), sorted({*_BUILT_IN, *others})))
+    known = sorted({*_BUILT_IN, *others})
+    return cast(Strategy, load("sharding_strategy", name, others.get(name), known))
 
 
 def assignment_of(name: str, given: AssignmentInput) -> tuple[Assignment, str]:
@@ -140,13 +142,16 @@ def assignment_of(name: str, given: AssignmentInput) -> tuple[Assignment, str]:
 
 
 def _is_complete(assignment: Assignment, given: AssignmentInput) -> bool:
-    return assignment.keys() == set(range(given.count)) and set(assignment.values()) <= set(given.instances)
+    has_all_items = assignment.keys() == set(range(given.count))
+    return has_all_items and set(assignment.values()) <= set(given.instances)
 
 
 def _runs(order: Sequence[str], count: int) -> Assignment:
     share, rest = divmod(count, len(order))
-    even = {item: order[item // share] for item in range(share * len(order))}
-    return even | {share * len(order) + n: order[n] for n in range(rest)}
+    evenly = share * len(order)
+    even = {item: order[item // share] for item in range(evenly)}
+    left = {evenly + n: order[n] for n in range(rest)}
+    return even | left
 
 
 def _rotated(given: AssignmentInput) -> tuple[str, ...]:

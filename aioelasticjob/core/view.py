@@ -89,19 +89,26 @@ class JobView:
         """Return the node that pauses the job, or the server of an instance, which may be gone; None if none does."""
         there = self.instances.get(instance)
         paused = self.layout.paused if self.paused else None
-        return paused or self.server_paused_by(address_of(instance) if there is None else there.ip)
+        ip = address_of(instance) if there is None else there.ip
+        return paused or self.server_paused_by(ip)
 
     def server_paused_by(self, ip: str) -> str | None:
         """Return the node that pauses a server, in this job or in all jobs; None if none does."""
-        here, everywhere = self.layout.server_paused(ip), server_switch(ip, "paused")
-        return here if here in self.tree else everywhere if everywhere in self.switches else None
+        here = self.layout.server_paused(ip)
+        everywhere = server_switch(ip, "paused")
+        if here in self.tree:
+            return here
+        return everywhere if everywhere in self.switches else None
 
     @cached_property
     def lacking(self) -> Mapping[str, tuple[str, ...]]:
         """The features that the job requires and an instance does not know, by instance.  It is not eligible then."""
-        needed = self.config.requires
-        lacks = {one.id: tuple(x for x in needed if x not in one.features) for one in self.instances.values()}
-        return {one: features for one, features in lacks.items() if features}
+        lacking = dict[str, tuple[str, ...]]()
+        for one in self.instances.values():
+            unknown = [feature for feature in self.config.requires if feature not in one.features]
+            if unknown:
+                lacking[one.id] = tuple(unknown)
+        return lacking
 
     @cached_property
     def configured_by(self) -> int:
@@ -112,7 +119,9 @@ class JobView:
     @cached_property
     def doubting(self) -> frozenset[str]:
         """The instances that say that their process cannot use the configuration."""
-        return frozenset(one.id for one in self.instances.values() if 0 != one.cannot_use == self.configured_by) or NONE
+        written = self.configured_by
+        doubting = [one.id for one in self.instances.values() if one.cannot_use and one.cannot_use == written]
+        return frozenset(doubting) or NONE
 
     @cached_property
     def unable(self) -> frozenset[str]:
@@ -145,10 +154,12 @@ class JobView:
 
         If somebody has put nodes below the mark, it cannot be removed.  Then an assignment that is newer answers it.
         """
-        node, sharding = self.tree.get(self.layout.necessary), self.tree.get(self.layout.sharding)
-        if node is None or (
-            self.obstructed(self.layout.necessary) and sharding and sharding.stat.mzxid > node.stat.mzxid
-        ):
+        node = self.tree.get(self.layout.necessary)
+        sharding = self.tree.get(self.layout.sharding)
+        if node is None:
+            return None
+        is_answered = sharding is not None and sharding.stat.mzxid > node.stat.mzxid
+        if is_answered and self.obstructed(self.layout.necessary):
             return None
         return node.stat.version
 
@@ -197,11 +208,6 @@ class JobView:
         return self.disabled_items.union(held)
 
     @cached_property
-    def triggered(self) -> tuple[str, ...]:
-        """The instances that have a trigger."""
-        return self.tree.children(self.layout.triggers)
-
-    @cached_property
     def requested(self) -> tuple[str, ...]:
         """The names of the nodes of requests, whether or not they hold one."""
         return self.tree.children(self.layout.requests)
@@ -225,15 +231,23 @@ class JobView:
     @cached_property
     def orphan_marks(self) -> Mapping[int, records.OrphanMark]:
         """What the mark of each orphan says, without those in which somebody has written something else."""
-        nodes = ((item, self.tree.get(self.layout.item(item).orphan)) for item in self.orphans)
-        marks = {item: records.decode_mark(node.data) for item, node in nodes if node is not None}
-        return {item: mark for item, mark in marks.items() if mark is not None}
+        marks = dict[int, records.OrphanMark]()
+        for item in self.orphans:
+            node = self.tree.get(self.layout.item(item).orphan)
+            mark = None if node is None else records.decode_mark(node.data)
+            if mark is not None:
+                marks[item] = mark
+        return marks
 
     @cached_property
     def rescues(self) -> Mapping[int, str]:
         """The instance that rescues each item that is being rescued."""
-        found = {item: self.tree.get(self.layout.item(item).failover) for item in self.item_nodes.special}
-        return {item: node.text for item, node in found.items() if node and node.stat.ephemeral_owner}
+        rescuers = dict[int, str]()
+        for item in self.item_nodes.special:
+            node = self.tree.get(self.layout.item(item).failover)
+            if node is not None and node.stat.ephemeral_owner:
+                rescuers[item] = node.text
+        return rescuers
 
     def given_to(self, instance: str) -> Mapping[int, int]:
         """Return the items that an instance holds, each with the zxid with which it was given to the instance."""
@@ -250,10 +264,28 @@ class JobView:
         node = self.tree.get(self.layout.item(item).sharding)
         return 0 if node is None else int(max(node.stat.ctime, node.stat.mtime) * 1000)
 
-    def made_after(self, item: int, zxid: int) -> float:
-        """Return when the item was made, in milliseconds, if that was after a transaction; otherwise infinity."""
+    def made_by(self, item: int) -> int:
+        """Return the transaction that made the item, or took it from a paused instance; 0 if that is unknown."""
         node = self.tree.get(self.layout.item(item).sharding)
-        return inf if node is None or node.stat.czxid <= zxid else int(node.stat.ctime * 1000)
+        return 0 if node is None else node.stat.mzxid
+
+    @cached_property
+    def assigned_at(self) -> int:
+        """When the assignment was last written, in milliseconds since the epoch; 0 if there is none."""
+        node = self.tree.get(self.layout.sharding)
+        return 0 if node is None else int(node.stat.mtime * 1000)
+
+    @property
+    def configured_at(self) -> int:
+        """When the configuration was last written, in milliseconds since the epoch; 0 if there is none."""
+        node = self.tree.get(self.layout.config)
+        return 0 if node is None else int(node.stat.mtime * 1000)
+
+    @cached_property
+    def schedule_version(self) -> int | None:
+        """The version of the leader's note of the schedules; None if there is none."""
+        node = self.tree.get(self.layout.schedule)
+        return None if node is None else node.stat.version
 
     def switched_off_at(self, item: int, holder: str, noticed: int) -> int | None:
         """Return when the item, its holder's server, or the job was switched off, in milliseconds; None if none is.
@@ -263,11 +295,13 @@ class JobView:
         """
         if holder not in self.instances or self.assignment.get(item) != holder:
             return None
-        layout, ip = self.layout, self.instances[holder].ip
+        layout = self.layout
+        ip = self.instances[holder].ip
         here = layout.paused, layout.server_paused(ip), layout.server_disabled(ip), layout.item(item).disabled
         everywhere = server_switch(ip, "paused"), server_switch(ip, "disabled")
         nodes = [*map(self.tree.get, here), *map(self.switches.get, everywhere)]
-        return min((int(node.stat.ctime * 1000) or noticed for node in nodes if node is not None), default=None)
+        moments = [int(node.stat.ctime * 1000) or noticed for node in nodes if node is not None]
+        return min(moments, default=None)
 
     def awaits_rescue(self, item: int) -> bool:
         """Whether an orphan can be rescued: it is below the item count, and no node made by hand prevents its claim."""
@@ -290,7 +324,9 @@ class JobView:
     @cached_property
     def schedules(self) -> Schedules:
         """The schedule, since when it is in force, and the former ones."""
-        return Schedules.of(self.config, self.tree.get(self.layout.config), self.tree.get(self.layout.schedule))
+        written = self.tree.get(self.layout.config)
+        note = self.tree.get(self.layout.schedule)
+        return Schedules.of(self.config, written, note)
 
     @cached_property
     def _derived(self) -> _Derived:
@@ -299,7 +335,8 @@ class JobView:
     @cached_property
     def _admitted(self) -> tuple[str, ...]:
         barred = self.lacking.keys() | self.unable
-        return in_order([x for x in self.instances.values() if x.id not in barred and not self.is_disabled(x.ip)])
+        admitted = [one for one in self.instances.values() if one.id not in barred and not self.is_disabled(one.ip)]
+        return in_order(admitted)
 
 
 def _derive(layout: Layout, tree: Tree, before: _Derived, changed: Collection[str]) -> _Derived:
@@ -321,7 +358,8 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None, s
     work here is replaced by the last one.  All other settings stay: instances of different releases must agree on the
     schedule.
     """
-    node, off = tree.get(layout.config), tree if switches is None else switches
+    node = tree.get(layout.config)
+    off = tree if switches is None else switches
     if node is None:
         return JobView(layout, tree, last, f"{layout.config} is missing", off)
     try:
@@ -342,7 +380,8 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None, s
 
 def follow(before: JobView, tree: Tree, switches: Tree) -> JobView:
     """Return the view of newer trees of a running job.  A configuration that has not changed is not read again."""
-    path, last = before.layout.config, before.config
+    path = before.layout.config
+    last = before.config
     if tree.get(path) == before.tree.get(path):
         return JobView(before.layout, tree, last, before.fault, switches, before.unusable)
     return read(tree, before.layout, last, last.job_type, switches)

@@ -37,23 +37,31 @@ def noted(data: Mapping[str, object]) -> ZoneRules | None:
     said = data.get(KEY)
     if not isinstance(said, dict):
         return None
-    zone, year, digest, database = (said.get(key) for key in ("zone", "year", "rules", "database"))
-    texts = (zone, digest, database)
-    is_right = type(year) is int and all(isinstance(text, str) for text in texts)
+    zone = said.get("zone")
+    year = said.get("year")
+    digest = said.get("rules")
+    database = said.get("database")
+    has_texts = isinstance(zone, str) and isinstance(digest, str) and isinstance(database, str)
+    is_right = has_texts and type(year) is int
     return _shared(str(zone), int(str(year)), str(digest), str(database)) if is_right else None
 
 
 def differ(one: ZoneRules | None, other: ZoneRules | None) -> bool:
     """Whether two instances are known to have different rules for the same zone and the same years."""
-    comparable = one is not None and other is not None and (one.zone, one.year) == (other.zone, other.year)
-    return comparable and one is not None and other is not None and one.digest != other.digest
+    if one is None or other is None:
+        return False
+    is_comparable = one.zone == other.zone and one.year == other.year
+    return is_comparable and one.digest != other.digest
 
 
 def databases(found: Iterable[ZoneRules | None]) -> tuple[str, ...]:
     """Return the databases of zones of a job's instances, one for each set of rules; empty if the rules agree."""
     known = [one for one in found if one is not None]
-    odd = [one for one in known if any(differ(one, other) for other in known)]
-    return tuple(sorted({one.digest: one.database for one in odd}.values()))
+    by_digest = dict[str, str]()
+    for one in known:
+        if any(differ(one, other) for other in known):
+            by_digest[one.digest] = one.database
+    return tuple(sorted(by_digest.values()))
 
 
 def difference_text(mine: ZoneRules, leaders: ZoneRules) -> str:

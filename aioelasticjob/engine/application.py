@@ -63,7 +63,8 @@ class RunningApp:
         """How things stand at the moment, for those who measure."""
         jobs = tuple(job.vitals for job in self.jobs.running) if self.jobs else ()
         calls = self.executors.calls if self.executors else {}
-        return Vitals.of(self.session, jobs, self.recorder.counts if self.recorder else None, calls)
+        counts = self.recorder.counts if self.recorder else None
+        return Vitals.of(self.session, jobs, counts, calls)
 
     def health(self, declared: Iterable[JobConfig]) -> Health:
         """Return what is held and run here, and how things stand with the registry."""
@@ -99,7 +100,8 @@ class RunningApp:
                 if self.endpoint is not None:
                     await stack.enter_async_context(self.endpoint.open())
                 session = await stack.enter_async_context(open_registry(registry, clock=self.clock))
-                self.session, self.executors = session, executors
+                self.session = session
+                self.executors = executors
                 stack.callback(self._forget_session)
                 await stack.enter_async_context(self._run_jobs(session, tuple(jobs), executors, registry))
                 block = UserCode("the block")
@@ -117,7 +119,9 @@ class RunningApp:
             raise failure
 
     def _forget_session(self) -> None:
-        self.session = self.jobs = self.executors = None
+        self.session = None
+        self.jobs = None
+        self.executors = None
 
     @asynccontextmanager
     async def _run_jobs(

@@ -44,9 +44,13 @@ class Batch:
     """Records that were fetched together."""
 
     def __init__(self, queue: BatchQueue, records: Sequence[object], step: int | None, offsets: dict[int, str]) -> None:
-        self.queue, self.offsets = queue, offsets
-        self.size, self.step = len(records), step or 1
-        calls = records if step is None else [records[at : at + step] for at in range(0, self.size, step)]
+        self.queue = queue
+        self.offsets = offsets
+        self.size = len(records)
+        self.step = step or 1
+        calls = records
+        if step is not None:
+            calls = [records[at : at + step] for at in range(0, self.size, step)]
         self.waiting: Iterator[Any] = iter(calls)
         self.left = len(calls)
         """The number of calls of ``process`` that have not ended."""
@@ -65,7 +69,8 @@ class Batch:
 
     def on_the_way(self) -> tuple[int, int]:
         """Return how many records are being processed, and how many wait."""
-        left, waiting = (min(self.size, calls * self.step) for calls in (self.left, length_hint(self.waiting)))
+        left = min(self.size, self.left * self.step)
+        waiting = min(self.size, length_hint(self.waiting) * self.step)
         return max(0, left - waiting), waiting
 
     def counts(self) -> tuple[int, int]:
@@ -114,7 +119,9 @@ class BatchQueue:
 
     def count(self) -> tuple[int, int]:
         """Return how many records have succeeded and how many have failed since the last call of this method."""
-        before, self._counted = self._counted, _sum([self._passed, *(batch.counts() for batch in self.open)])
+        before = self._counted
+        open_counts = [batch.counts() for batch in self.open]
+        self._counted = _sum([self._passed, *open_counts])
         return self._counted[0] - before[0], self._counted[1] - before[1]
 
     def load(self) -> Load:
@@ -122,7 +129,8 @@ class BatchQueue:
         batches = tuple(self.open)  # a copy, because the caller may be in another thread
         if not batches:
             return IDLE
-        return Load(*_sum([batch.on_the_way() for batch in batches]), self.time() - batches[0].fetched)
+        processed, waiting = _sum([batch.on_the_way() for batch in batches])
+        return Load(processed, waiting, self.time() - batches[0].fetched)
 
 
 def _sum(pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -136,7 +144,10 @@ class Workers:
     def __init__(
         self, tasks: TaskGroup, limit: int, under_way: dict[asyncio.Task[object], Context], ended: Callable[[], None]
     ) -> None:
-        self._tasks, self._limit, self._under_way, self._ended = tasks, limit, under_way, ended
+        self._tasks = tasks
+        self._limit = limit
+        self._under_way = under_way
+        self._ended = ended
         self.size = 0
         """The number of workers.  ``ended`` is called whenever one ends."""
         self._queue: deque[Batch] = deque()
@@ -186,14 +197,19 @@ class Workers:
         """Process records of a batch until none is left.  Other workers take records from the same iterator."""
         if (task := asyncio.current_task()) is not None:
             self._under_way[task] = batch.queue.context
-        queue, time, door = batch.queue, self._loop.time, UserCode("process")
-        call, context, rested = queue.call, queue.context, time()
+        queue = batch.queue
+        time = self._loop.time
+        door = UserCode("process")
+        call = queue.call
+        context = queue.context
+        rested = time()
         for calls, record in enumerate(batch.waiting, 1):
             why: Exception | None = None
             try:
                 failed = await call(context, record) is False
             except BaseException as error:
-                failed, why = True, await door.failure(error)
+                why = await door.failure(error)
+                failed = True
             records = await queue.fail(batch, record, why) if failed else 0
             batch.left -= 1
             batch.failed += records  # together with what is left: the counts are read at any time
@@ -243,7 +259,8 @@ class Position:
 
     def take(self) -> dict[int, str]:
         """Return the offsets that ``fetch`` has saved since the last call of this method."""
-        new, self._new = self._new, {}
+        new = self._new
+        self._new = {}
         return new
 
 
@@ -251,7 +268,9 @@ class HandlerCalls:
     """The handlers of a dataflow, as one execution calls them."""
 
     def __init__(self, flow: Dataflow[Any], execution: Execution) -> None:
-        self._flow, self._execution, self._config = flow, execution, execution.config
+        self._flow = flow
+        self._execution = execution
+        self._config = execution.config
         self._process, self._dead = flow.handlers
         declared = flow.config.batch_size  # the code says whether process takes lists, operators say of which length
         self.step = declared and (self._config.batch_size or declared)
@@ -277,18 +296,24 @@ class HandlerCalls:
 
     def fetch_scope(self, context: Context) -> HandlerScope:
         """Return a scope that can cancel the call of ``fetch`` in the current task, and that names it if it goes on."""
-        fetch, is_awaited = self._flow.fetch, self._flow.generates or is_async(self._flow.fetch)
-        return handler_scope(fetch if is_awaited else None, context, self._execution.limited_log)
+        fetch = self._flow.fetch
+        is_awaited = self._flow.generates or is_async(self._flow.fetch)
+        named = fetch if is_awaited else None
+        return handler_scope(named, context, self._execution.limited_log)
 
     def process(self, given: Given) -> Call:
         """Return ``process`` with its retries; ``record_timeout`` limits each attempt, not what it waits for."""
-        executors, executor, limit = self._execution.executors, self._config.executor, self._config.record_timeout
-        process, is_plain = self._process, not is_async(self._process)
+        executors = self._execution.executors
+        executor = self._config.executor
+        limit = self._config.record_timeout
+        process = self._process
+        is_plain = not is_async(process)
+        named = None if is_plain else process
         once: Call = partial(executors.call_now, executor, process) if is_plain else process
         once = partial(once, **given) if given else once
 
         async def within(context: Context, record: Any) -> object:
-            with handler_scope(None if is_plain else process, context, self._execution.limited_log, limit) as scope:
+            with handler_scope(named, context, self._execution.limited_log, limit) as scope:
                 returned = await once(context, record)
             if scope.cancel_called:  # also if a thread went on to its end
                 raise TimeoutError(f"`process` took longer than record_timeout = {limit:g} s{never_began(scope)}")

@@ -45,7 +45,8 @@ class HandlerScope:
     """
 
     def __init__(self, unheeded: Callable[[], None] | None, after: float | None = None) -> None:
-        self._unheeded, self._after = unheeded, after
+        self._unheeded = unheeded
+        self._after = after
         self.cancel_called = False
         """Whether ``cancel`` was called, or the time was over."""
         self.reason: str | None = None
@@ -54,14 +55,16 @@ class HandlerScope:
         """The notes of the cancellation with which the code has ended."""
         self._deadline = inf
         """When the time is over, by the loop's clock."""
-        self._asking, self._held = CancelScope(), CancelScope()
+        self._asking = CancelScope()
+        self._held = CancelScope()
         self._timer: asyncio.TimerHandle | None = None
         self._next_turn: asyncio.Handle | None = None
         self._turns = MAX_REPEATED_CANCELS
         """Turns of the event loop in which the code is still cancelled again."""
         self._shielded = 0
         """How often the code was seen to shield itself."""
-        self._warned = self._over = False
+        self._warned = False
+        self._over = False
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel the code inside the scope."""
@@ -71,7 +74,8 @@ class HandlerScope:
             self._timer.cancel()
         if self._unheeded is not None:
             self._timer = asyncio.get_running_loop().call_later(UNHEEDED_AFTER, self._look, self._unheeded)
-        self.cancel_called, self.reason = True, reason
+        self.cancel_called = True
+        self.reason = reason
         self._asking.cancel(reason)
         self._turn()
 
@@ -147,12 +151,14 @@ def handler_scope(
     """
     task = asyncio.current_task()
     assert task is not None  # as always in a coroutine
-    return HandlerScope(None if handler is None else partial(warn_unheeded, handler, context, task, limited_log), after)
+    unheeded = None if handler is None else partial(warn_unheeded, handler, context, task, limited_log)
+    return HandlerScope(unheeded, after)
 
 
 def warn_unheeded(handler: Handler, context: Context, task: asyncio.Task[object], limited_log: LimitedLog) -> None:
     """Name a handler in the log that goes on although it was cancelled."""
-    job, items = context.job_name, listed_items(context.claimed)
+    job = context.job_name
+    items = listed_items(context.claimed)
     if limited_log.admits(log, job, "handlers go on after they were cancelled", each=MOST):
         name = f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', handler)}"
         goes_on = f"the handler {name} of {items} goes on {UNHEEDED_AFTER:g} s after it was cancelled"
@@ -171,5 +177,9 @@ def stack(task: asyncio.Task[object], since: CodeType | None = None) -> str:
         if isinstance(frame, FrameType):
             frames.append((frame, frame.f_lineno))
         at = getattr(at, "cr_await", None) or getattr(at, "gi_yieldfrom", None) or getattr(at, "ag_await", None)
-    first = next((n for n, (frame, _) in enumerate(frames) if frame.f_code is since), 0)
+    first = 0
+    for number, (frame, _) in enumerate(frames):
+        if frame.f_code is since:
+            first = number
+            break
     return "".join(traceback.StackSummary.extract(frames[first:]).format()).rstrip()

@@ -47,7 +47,9 @@ class ClaimAhead:
     """The claim of one job that waits for its moment, if there is one.  Times are in milliseconds."""
 
     def __init__(self, member: Member, starts: Starts, settlements: Settlements) -> None:
-        self._member, self._starts, self._settlements = member, starts, settlements
+        self._member = member
+        self._starts = starts
+        self._settlements = settlements
         self.lead = LEADS[crc32(member.layout.job.encode()) % len(LEADS)]
         """How long before a moment the job's claim is sent."""
         self._claim: Claim | None = None
@@ -63,10 +65,12 @@ class ClaimAhead:
         is never longer than ``lead``: otherwise a clock that was set back by an hour would keep items locked for an
         hour.
         """
-        self._claim, self._is_outdated = claim, False
+        self._claim = claim
+        self._is_outdated = False
         if is_outdated or not ahead:
             return not is_outdated
-        self._start = self._starts.at(claim.fire.slot, min(ahead, self.lead), Awaited(self._is_to_be_run))
+        lead = min(ahead, self.lead)
+        self._start = self._starts.at(claim.fire.slot, lead, Awaited(self._is_to_be_run))
         return self._start
 
     def end_wait(self) -> None:
@@ -77,7 +81,8 @@ class ClaimAhead:
 
     def begun(self) -> None:
         """Note that no claim waits any more: its run begins, or it was given back."""
-        self._claim = self._start = None
+        self._claim = None
+        self._start = None
 
     async def give_back(self) -> None:
         """Give back the claim that waits for its moment, if there is one.

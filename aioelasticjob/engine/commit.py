@@ -154,7 +154,8 @@ async def until_answered(member: Member, what: str, attempt: Callable[[], Awaita
 
 async def connected(member: Member) -> bool:
     """Wait for a connection of the member's session; False if that session is over."""
-    answers, mine = {SessionState.CONNECTED, *ENDED_STATES}, member.incarnation
+    answers = {SessionState.CONNECTED, *ENDED_STATES}
+    mine = member.incarnation
     status = await member.session.status.until(lambda now: now.state in answers or now.incarnation != mine)
     return status.state is SessionState.CONNECTED and status.incarnation == mine
 
@@ -169,15 +170,21 @@ def committed_by_nodes(
     are refused if they were applied after all.  A new lock of this session proves that ``ops`` were applied, because
     nobody else can make it, even if somebody has changed other nodes by hand since.
     """
-    made, removed = ({op.path for op in ops if isinstance(op, kind)} for kind in (Create, Delete))
-    shown = [
-        None if op.path in made and op.path in removed else _shows_applied(op, nodes.get(op.path), incarnation, since)
-        for op in ops
-    ]
-    locked = any(is_shown and isinstance(op, Create) and op.ephemeral for op, is_shown in zip(ops, shown, strict=True))
+    made = {op.path for op in ops if isinstance(op, Create)}
+    removed = {op.path for op in ops if isinstance(op, Delete)}
+    shown = list[bool | None]()
+    locked = False
+    for op in ops:
+        is_shown = None
+        if op.path not in made or op.path not in removed:
+            is_shown = _shows_applied(op, nodes.get(op.path), incarnation, since)
+        shown.append(is_shown)
+        if is_shown and isinstance(op, Create) and op.ephemeral:
+            locked = True
     if not any(shown) or (False in shown and not locked):
         return None
-    zxid, versions = 0, list[int]()
+    zxid = 0
+    versions = list[int]()
     for op, is_shown in zip(ops, shown, strict=True):
         node = nodes.get(op.path)
         if is_shown and node is not None and isinstance(op, Create):

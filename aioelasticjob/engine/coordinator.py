@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
+from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.core import records
+from aioelasticjob.core import reasons, records
 from aioelasticjob.core.diagnostics import diagnose
 from aioelasticjob.core.effects import (
     MAX_OPERATIONS,
@@ -34,13 +35,12 @@ from aioelasticjob.core.request_runs import losing
 from aioelasticjob.core.rules import RuleInput, decide
 from aioelasticjob.core.view import JobView, follow
 from aioelasticjob.engine.commit import SentTransaction, result_of, send, write
+from aioelasticjob.engine.item_reader import cut_off_runs, items_below, read_items
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.membership import dismissed
-from aioelasticjob.engine.missed_marks import note_accounted
 from aioelasticjob.engine.operator_log import log_operator_actions
 from aioelasticjob.engine.own_node import renewed
 from aioelasticjob.engine.pacing import Due, Pacing
-from aioelasticjob.engine.record_cache import cut_off_runs, items_below, read_items
 from aioelasticjob.engine.run_counts import RunCounts
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.ground.latest import Latest
@@ -64,6 +64,8 @@ log = logger(__name__)
 
 Work: TypeAlias = Callable[[], Awaitable[float]]
 """Performs the part of a turn that has to wait, and returns the seconds until the next turn."""
+UnwantedRecords: TypeAlias = Mapping[int, tuple[Delete, Record | None]]
+"""By item, the removal of its record, and what the record says, of a job that keeps no records any more."""
 
 
 class CoordinatedJob(Protocol):
@@ -102,17 +104,21 @@ class Coordinator:
         clock: Clock,
         job: CoordinatedJob,
     ) -> None:
-        self._member, self._trees, self._switches, self._views = member, trees, switches, views
-        self._run_counts, self._clock, self._job = counts, clock, job
+        self._member = member
+        self._trees = trees
+        self._switches = switches
+        self._views = views
+        self._run_counts = counts
+        self._clock = clock
+        self._job = job
         self._pacing = Pacing(member.id)
         self._findings: Mapping[str, str] = {}
         """The mistakes in the job's nodes that were logged last."""
         self._logged: JobView | None = None
         """The view whose mistakes and changes were logged last."""
-        self._accounted: int | None = None
-        """The newest moment of a job without records that this instance knows to be noted."""
         self._leaves = False
-        self._written, self._written_at = 0, 0.0
+        self._written = 0
+        self._written_at = 0.0
         """The last transaction that the tree does not show yet, and when it was written, by the loop's clock."""
 
     def turn(self) -> float | Work:
@@ -121,15 +127,22 @@ class Coordinator:
         if self._trees.value.zxid < self._written and missing > 0:
             return missing
         self._written = 0
-        view, member = self._read_view(), self._member
+        view = self._read_view()
+        member = self._member
         if self._leaves:  # an instance that leaves coordinates no more
             return inf
         may_be_dismissed = member.id not in view.instances or member.layout.shutdown(member.id) in view.tree
-        found = partial(self._look_whether_dismissed, view) if may_be_dismissed else self._decide(view)
+        found: float | Work
+        if may_be_dismissed:
+            found = partial(self._look_whether_dismissed, view)
+        else:
+            found = self._decide(view)
         return found if isinstance(found, float) else partial(self._attempt, found)
 
     def _read_view(self) -> JobView:
-        tree, switches, before = self._trees.value, self._switches.value, self._views.value
+        tree = self._trees.value
+        switches = self._switches.value
+        before = self._views.value
         if before.tree is tree and before.switches is switches:
             return before
         view = follow(before, tree, switches)
@@ -139,7 +152,8 @@ class Coordinator:
         return view
 
     def _decide(self, view: JobView) -> float | Work:
-        pacing, member = self._pacing, self._member
+        pacing = self._pacing
+        member = self._member
         if pacing.is_held:
             return self._pause(view, quiet=False)
         if view is not self._logged:
@@ -147,7 +161,8 @@ class Coordinator:
                 self._leaves = True
                 self._job.fail(error)
                 return inf
-            known, self._findings = self._findings, diagnose(view, member.id)
+            known = self._findings
+            self._findings = diagnose(view, member.id)
             log_findings(member, known, self._findings)
             self._log_operator_actions(view)
         due = pacing.look(view)
@@ -160,7 +175,8 @@ class Coordinator:
         return self._pause(view, due.quiet)
 
     async def _look_whether_dismissed(self, view: JobView) -> float:
-        if why := await dismissed(self._member, view, 0 if self._logged is None else self._logged.tree.zxid):
+        known = 0 if self._logged is None else self._logged.tree.zxid
+        if why := await dismissed(self._member, view, known):
             self._log_operator_actions(view)
             self._leaves = True
             self._job.dismissed(why)
@@ -170,21 +186,23 @@ class Coordinator:
 
     def _log_operator_actions(self, view: JobView) -> None:
         """Log what operators have changed since the view that was logged last."""
-        before, self._logged = self._logged, view
+        before = self._logged
+        self._logged = view
         if before is not None:
             log_operator_actions(self._member, before, view)
 
     async def _look_up(self, view: JobView, due: Due) -> float:
         """Publish counts if they are due; read the records that the rules need, which are not mirrored; then decide."""
-        member, pacing, time = self._member, self._pacing, self._time
+        member = self._member
+        pacing = self._pacing
+        time = self._time
         if due.tick:
             await _renew_own_node(member, view, moment(time).year)
         if due.counts:
             await self._run_counts.publish(member, view, time)
-        # there is no leader while all instances are switched off
-        if due.tick and member.id == (view.leader or min(view.instances, default="")):
-            self._accounted = await note_accounted(member, view, time, self._accounted)
-        cut_off, runners, unwanted = dict[int, VersionedRecord](), set[str](), list[Delete]()
+        cut_off = dict[int, VersionedRecord]()
+        runners = set[str]()
+        unwanted: UnwantedRecords = {}
         if due.records:
             if view.config.failover:
                 cut_off, runners = await cut_off_runs(member, sorted(view.items))
@@ -194,12 +212,15 @@ class Coordinator:
             if cut_off or pacing.lingering:  # until they have been rescued
                 pacing.look_again()
         member.refusals.accepted(READ_PURPOSE)
-        rule_input = RuleInput(view, member.id, due.quiet, due.tick, time, unwanted, cut_off, member.host)
-        return await self._write(rule_input, decide(rule_input))
+        removal = [removed for removed, _ in unwanted.values()]
+        rule_input = RuleInput(view, member.id, due.quiet, due.tick, time, removal, cut_off, member.host)
+        return await self._write(rule_input, decide(rule_input), unwanted)
 
-    async def _write(self, rule_input: RuleInput, effects: Sequence[Effect]) -> float:
+    async def _write(
+        self, rule_input: RuleInput, effects: Sequence[Effect], unwanted: UnwantedRecords = MappingProxyType({})
+    ) -> float:
         """Write effects, if there are any; the next turn waits until the tree shows them."""
-        self._written, in_part = await _commit(self._member, rule_input.view, effects, self._job)
+        self._written, in_part = await _commit(self._member, rule_input.view, effects, self._job, unwanted)
         self._written_at = get_running_loop().time()
         if in_part:  # what was written is news, so it would be begun again at once, over and over
             self._pacing.hold(RETRY_PAUSE)
@@ -242,27 +263,46 @@ async def _renew_own_node(member: Member, view: JobView, year: int) -> None:
         return
 
 
-async def _unwanted_records(member: Member) -> list[Delete]:
-    """Return the removal of the records and marks of a job; empty as long as any item runs."""
-    items, removal = await items_below(member.session, member.layout.execution), list[Delete]()
-    for _, paths, record, mark, running in await read_items(member, items):
+async def _unwanted_records(member: Member) -> dict[int, tuple[Delete, Record | None]]:
+    """Return the removal of the records of a job, by item, with what each says; empty as long as any item runs."""
+    items = await items_below(member.session, member.layout.execution)
+    removal = dict[int, tuple[Delete, Record | None]]()
+    for item, paths, node, running in await read_items(member, items):
         if running is not None:
-            return []
-        removal += _removal(paths, record, mark)
+            return {}
+        for removed in _removal(paths, node):
+            removal[item] = (removed, None if node is None else records.decode(node.data))
     return removal
 
 
-def _removal(paths: ItemPaths, record: Node | None, mark: Node | None) -> list[Delete]:
-    """Return the removal of an item's mark and record, as far as nobody has made nodes below them by hand."""
-    removal = [] if mark is None or mark.stat.num_children else [Delete(paths.misfire, mark.stat.version)]
-    if record is not None and record.stat.num_children == len(removal):
-        removal.append(Delete(paths.execution, record.stat.version))
-    return removal
+def _lost_with(effect: Effect, unwanted: UnwantedRecords) -> dict[int, Record]:
+    """Return the runs that were cut off, and whose records an effect has removed because the job keeps none."""
+    removed = set(effect.operations) if isinstance(effect, RemoveNodes) and unwanted else set()
+    return {
+        item: record
+        for item, (removal, record) in unwanted.items()
+        if removal in removed and record is not None and records.is_cut_off(record)
+    }
 
 
-async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job: CoordinatedJob) -> tuple[int, bool]:
+def _removal(paths: ItemPaths, record: Node | None) -> list[Delete]:
+    """Return the removal of an item's record, if there is one and nobody has made nodes below it by hand."""
+    if record is None or record.stat.num_children:
+        return []
+    return [Delete(paths.execution, record.stat.version)]
+
+
+async def _commit(
+    member: Member,
+    view: JobView,
+    effects: Sequence[Effect],
+    job: CoordinatedJob,
+    unwanted: UnwantedRecords = MappingProxyType({}),
+) -> tuple[int, bool]:
     """Write effects; return the zxid of the last one, 0 if none was written, and whether one was written in part."""
-    written, in_part, name = 0, False, member.layout.job
+    written = 0
+    in_part = False
+    name = member.layout.job
     marks = _send_marks(member, view, effects)
     for effect in effects:
         transactions, lost = await _transactions(member, view, effect)
@@ -277,7 +317,8 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
             except (Suspended, SessionEnded):
                 raise
             except RegistryError as error:  # the view was outdated, or the effect is tried again
-                text, fields = "%s: %s was not written: %s", {"job": name, "effect": effect, "news": str(error)}
+                text = "%s: %s was not written: %s"
+                fields = {"job": name, "effect": effect, "news": str(error)}
                 log.debug(text, name, type(effect).__name__, error, extra=fields)
                 in_part = in_part or number > 0
                 with suppress(RegistryError):
@@ -290,7 +331,9 @@ async def _commit(member: Member, view: JobView, effects: Sequence[Effect], job:
         else:
             _say_written(member, view, effect, job)
             if lost:
-                job.conclude(LostRuns(lost))
+                job.conclude(LostRuns(lost, reasons.REMOVED))
+            if unrecorded := _lost_with(effect, unwanted):
+                job.conclude(LostRuns(unrecorded, reasons.NOT_RECORDED))
     return written, in_part
 
 
@@ -301,14 +344,20 @@ def _has_parts(member: Member, effect: Effect, transaction: Transaction) -> bool
 
 def _is_mirrored(effect: Effect, view: JobView) -> bool:
     """Whether the tree will show what an effect has written: it never shows records."""
+    if isinstance(effect, EndRun):
+        return False
     removed = [one.path for one in effect.operations] if isinstance(effect, RemoveNodes) else []
-    return not (isinstance(effect, EndRun) or any(path.startswith(f"{view.layout.execution}/") for path in removed))
+    return not any(path.startswith(f"{view.layout.execution}/") for path in removed)
 
 
 def _send_marks(member: Member, view: JobView, effects: Sequence[Effect]) -> dict[int, SentTransaction]:
     """Send the marks of all orphans together: an instance that saw only the first one would rescue only that one."""
-    what, orphans = "to coordinate the job (MarkOrphan)", [one for one in effects if isinstance(one, MarkOrphan)]
-    marks = {orphan.item: send(member, to_transactions(orphan, view)[0], what) for orphan in orphans}
+    what = "to coordinate the job (MarkOrphan)"
+    orphans = [one for one in effects if isinstance(one, MarkOrphan)]
+    marks = dict[int, SentTransaction]()
+    for orphan in orphans:
+        transaction = to_transactions(orphan, view)[0]
+        marks[orphan.item] = send(member, transaction, what)
     for mark in marks.values():  # if one fails, nobody awaits the others; asyncio need not warn of their errors
         mark.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
     return marks
@@ -318,7 +367,8 @@ def _say_written(member: Member, view: JobView, effect: Effect, job: Coordinated
     """Log an effect that was written, or tell it to the job, if others have to know it."""
     match effect:
         case Assign(assignment):
-            items, instances = len(assignment), len(set(assignment.values()))
+            items = len(assignment)
+            instances = len(set(assignment.values()))
             text = f"as the leader, this instance has assigned the items (items: {items}, instances: {instances})"
             member.log_limited(log, "leaders assign items", text, logging.INFO, items=items)
         case SayStrategyFailed(why):
@@ -338,7 +388,8 @@ async def _transactions(
         case RemoveItems(items):
             return await _removal_of_items(member, view, sorted(items)[:REMOVED_AT_ONCE])
         case Assign():
-            found, most = to_transactions(effect, view), MAX_OPERATIONS
+            found = to_transactions(effect, view)
+            most = MAX_OPERATIONS
             while most > 1 and not all(map(member.session.is_small_enough, found)):
                 most //= 2
                 found = to_transactions(effect, view, most)
@@ -355,10 +406,12 @@ async def _removal_of_items(
     Items that still run stay, and so do those below whose records somebody has made nodes by hand.  If all together
     are too many for one transaction, a later turn removes the others.
     """
-    removal, lost = dict[int, list[Delete]](), dict[int, Record]()
-    for item, paths, record, mark, running in await read_items(member, items):
-        nodes = _removal(paths, record, mark)
-        if running is not None or (record is not None and Delete(paths.execution, record.stat.version) not in nodes):
+    removal = dict[int, list[Delete]]()
+    lost = dict[int, Record]()
+    for item, paths, record, running in await read_items(member, items):
+        nodes = _removal(paths, record)
+        keeps_record = record is not None and Delete(paths.execution, record.stat.version) not in nodes
+        if running is not None or keeps_record:
             continue
         removal[item] = nodes
         if record and (run := records.decode(record.data)) is not None and not run.completed:

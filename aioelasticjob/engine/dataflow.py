@@ -78,7 +78,9 @@ class _DataflowRun:
 
     def __init__(self, flow: Dataflow[Any], execution: Execution) -> None:
         assert execution.stream_control is not None  # as for every job with an engine
-        self._execution, self._stream_control, self._config = execution, execution.stream_control, execution.config
+        self._execution = execution
+        self._stream_control = execution.stream_control
+        self._config = execution.config
         calls = HandlerCalls(flow, execution)
         self._feeds = [Feed(queue, calls, execution, self._stream_control) for queue in self._queues()]
         most = self._config.items_at_once
@@ -108,10 +110,15 @@ class _DataflowRun:
                         await self._over.wait()
                     self._tasks.cancel_scope.cancel()
             if self._limit.cancel_called:
-                over_time = None if self._execution.to_stop else TimeoutError(f"the run took longer than {timeout:g} s")
+                if self._execution.to_stop:
+                    outcome = Outcome.STOPPED
+                    over_time = None
+                else:
+                    outcome = Outcome.TIMED_OUT
+                    over_time = TimeoutError(f"the run took longer than {timeout:g} s")
                 for feed in self._feeds:
                     if self._execution.outcomes.keys().isdisjoint(feed.queue.context.claimed):
-                        feed.end(Outcome.TIMED_OUT if over_time else Outcome.STOPPED, over_time)
+                        feed.end(outcome, over_time)
         finally:
             self._publish_counts()
             for feed in self._feeds:
@@ -119,7 +126,9 @@ class _DataflowRun:
 
     def _queues(self) -> list[BatchQueue]:
         """Return the queues of this execution: one for each item, or one for all items."""
-        config, claim, saved = self._config, self._execution.claim, self._execution.checkpoints
+        config = self._config
+        claim = self._execution.claim
+        saved = self._execution.checkpoints
         if config.per == "instance":
             return [BatchQueue(instance_context(config, claim, saved))]
         return [BatchQueue(item_context(config, claim, item, saved)) for item in sorted(claim.items)]
@@ -162,7 +171,8 @@ class _DataflowRun:
 
     async def _watch(self) -> None:
         """Wait until a view says that the run is to end, then set ``end``."""
-        stream_control, claim = self._stream_control, self._execution.claim
+        stream_control = self._stream_control
+        claim = self._execution.claim
         await stream_control.views.until(lambda now: is_to_end(stream_control.view, now, claim))
         stream_control.end.set()
 
@@ -181,16 +191,17 @@ class _DataflowRun:
 
 
 class Feed:
-    """Supplies the workers with the records of one queue.
-
-    It has more than twelve methods, because all steps of a batch share the queue.
-    """
+    """Supplies the workers with the records of one queue."""
 
     def __init__(
         self, queue: BatchQueue, calls: HandlerCalls, execution: Execution, stream_control: StreamControl
     ) -> None:
-        self.queue, self._calls, self._stream_control = queue, calls, stream_control
-        self._execution, self._config, self._tracer = execution, execution.config, execution.executors.tracer
+        self.queue = queue
+        self._calls = calls
+        self._stream_control = stream_control
+        self._execution = execution
+        self._config = execution.config
+        self._tracer = execution.executors.tracer
         item = queue.context.item if isinstance(queue.context, ItemContext) else None
         self.meter = stream_control.events.rates.meter(self._config.job_name, item)
         self.meter.begin(queue.load)
@@ -225,7 +236,8 @@ class Feed:
 
     def end(self, outcome: Outcome, failure: Exception | None) -> None:
         """Note the outcome of the queue's items."""
-        context, execution = self.queue.context, self._execution
+        context = self.queue.context
+        execution = self._execution
         execution.outcomes.update(dict.fromkeys(context.claimed, outcome))
         if failure is not None:
             if self._tracer is not None:
@@ -236,10 +248,13 @@ class Feed:
 
     def count(self) -> None:
         """Count the records processed since the last call."""
-        meter, run_counts = self.meter, self._stream_control.run_counts
+        meter = self.meter
+        run_counts = self._stream_control.run_counts
         succeeded, failed = self.queue.count()
-        meter.succeeded, meter.failed = meter.succeeded + succeeded, meter.failed + failed
-        run_counts.succeeded, run_counts.failed = run_counts.succeeded + succeeded, run_counts.failed + failed
+        meter.succeeded += succeeded
+        meter.failed += failed
+        run_counts.succeeded += succeeded
+        run_counts.failed += failed
         meter.sample()
 
     def cancel_fetch(self) -> None:
@@ -253,7 +268,8 @@ class Feed:
         self.meter.end()
 
     async def _to_the_end(self, workers: Workers) -> Outcome:
-        queue, execution = self.queue, self._execution
+        queue = self.queue
+        execution = self._execution
         failure: Exception | None = None
         if (task := asyncio.current_task()) is not None:
             execution.under_way[task] = queue.context
@@ -294,7 +310,8 @@ class Feed:
         return failure
 
     async def _fetch_all(self, workers: Workers, given: Given) -> None:
-        queue, prefetch = self.queue, self._config.prefetch
+        queue = self.queue
+        prefetch = self._config.prefetch
         context = replace(queue.context, checkpoints=self._position)
         async with aclosing(self._calls.batches(context, given)) as batches:
             while records := await self._next(batches):
@@ -327,7 +344,8 @@ class Feed:
 
     async def _fail(self, dead: Call | None, batch: Batch, record: Any, error: Exception | None) -> int:
         """Pass the record (or list) of a failed call of ``process`` to ``dead``; return how many records it was."""
-        queue, records = self.queue, 1 if self._calls.step is None else len(record)
+        queue = self.queue
+        records = 1 if self._calls.step is None else len(record)
         part = "a record" if self._calls.step is None else f"a list of {counted(records, 'record')}"
         self._failed += records
         if error is not None:
@@ -365,6 +383,7 @@ class Feed:
         await self._save()
 
     async def _save(self) -> None:
-        due, self.queue.due = self.queue.due, {}
+        due = self.queue.due
+        self.queue.due = {}
         for item, value in due.items():
             await self._execution.checkpoints.save(item, value)

@@ -12,43 +12,36 @@ from asyncio import Future
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from math import inf
 from typing import Any, TypeAlias, TypeVarTuple, assert_never
 
+from aioelasticjob.core.account import JobState, Past
 from aioelasticjob.core.commands import (
     AnyReport,
     Command,
-    MarkMissed,
     NodeCommand,
     NoteAnswer,
-    ReadAccounted,
     ReadItems,
     ReadOffsets,
     ReadRequested,
-    RemoveTrigger,
     Report,
+    SayAhead,
     SayLowered,
-    SayNothingToRun,
     SayRefused,
     Steps,
-    WriteAccounted,
+    WriteAccounts,
 )
 from aioelasticjob.core.request_runs import matching_request
 from aioelasticjob.core.requests import decode
-from aioelasticjob.core.state import Past
-from aioelasticjob.core.step import JobState
 from aioelasticjob.core.view import JobView
-from aioelasticjob.engine.commit import write_if_unchanged
+from aioelasticjob.engine.accounts import write_accounts
+from aioelasticjob.engine.item_reader import ItemReader
 from aioelasticjob.engine.member import Member
-from aioelasticjob.engine.missed_marks import advance_accounted, mark_missed_moments, read_accounted
 from aioelasticjob.engine.offsets import Offsets
-from aioelasticjob.engine.record_cache import RecordCache
 from aioelasticjob.engine.stats import ExecutionStats
 from aioelasticjob.engine.turns import Activity, Work
-from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import RegistryError
 from aioelasticjob.model import Record, Requested
-from aioelasticjob.registry.transaction import Check, Delete
 
 Ts = TypeVarTuple("Ts")
 
@@ -61,16 +54,18 @@ class StateDriver:
 
     def __init__(self, member: Member, view: JobView, stats: ExecutionStats, past: Past) -> None:
         self.state = JobState(member.id, view, member.session.read_clocks(), past)
-        self.member, self.stats = member, stats
-        self.cache = RecordCache(member, self._believable, self.state.items)
-        self.offsets = Offsets(member, self.cache)
+        self.member = member
+        self.stats = stats
+        self.reader = ItemReader(member)
+        self.offsets = Offsets(member, self.reader)
 
     def now(self) -> int:
         """Read the clocks, and return the time that the job uses, in milliseconds."""
-        state, refusals = self.state, self.member.refusals
+        state = self.state
+        refusals = self.member.refusals
         now = state.clock.take(self.member.session.read_clocks())
         if refusals.open or refusals.past:
-            state.missed.refusals = refusals.ages(state.clock.host)
+            state.refusals = refusals.ages(state.clock.host)
         return now
 
     def released(self, item: int) -> None:
@@ -83,29 +78,17 @@ class StateDriver:
         """Perform a command that reads or writes nodes of the job, and return its answer."""
         member = self.member
         match command:
-            case ReadOffsets(items, claimed):
-                return await (self.offsets.reread(items) if claimed else self.offsets.read(items))
-            case ReadItems():
-                running = await self.cache.learn(command.records)
-                await self.offsets.read(command.offsets)
-                return running
-            case MarkMissed():
-                return await mark_missed_moments(member, self.cache, command.view, command.said)
-            case ReadAccounted():
-                return await read_accounted(member)
-            case WriteAccounted():
-                try:
-                    return await advance_accounted(member, command.view, command.until, command.version)
-                except (Suspended, SessionEnded):
-                    raise
-                except RegistryError:
-                    return None
+            case ReadOffsets(items):
+                return await self.offsets.read(items)
+            case ReadItems(items, are_recorded):
+                # first the records: the offsets read next are then those of runs that have ended
+                found = await self.reader.read(items) if are_recorded else {}
+                await self.offsets.read(items)
+                return found
+            case WriteAccounts(view, records):
+                return await write_accounts(member, view, records)
             case ReadRequested(lost):
                 return await _read_requested(member, lost)
-            case RemoveTrigger(path, version):
-                # a newer view may show more items
-                assigned = Check(member.layout.sharding, self.state.view.sharding_version)
-                return await write_if_unchanged(member, [assigned, Delete(path, version)], "to take a request")
             case _:
                 assert_never(command)
 
@@ -118,12 +101,12 @@ class StateDriver:
         match report:
             case Report():
                 self.stats.missed_reports.put(self.state.view.config, report)
+            case SayAhead():
+                self.stats.missed_reports.ahead(self.member.layout.job, report)
             case SayLowered():
                 self.stats.missed_reports.lowered(self.member.layout.job, report)
             case SayRefused(why, again):
                 self.stats.refused(why, again=again)
-            case SayNothingToRun(why):
-                self.stats.nothing_to_run(why)
             case NoteAnswer(purpose, error):
                 if error is None:
                     self.member.refusals.accepted(purpose)
@@ -132,21 +115,20 @@ class StateDriver:
             case _:
                 assert_never(report)
 
-    def _believable(self) -> float:
-        """Return up to which moment records can be believed, in milliseconds: infinity while the time is uncertain."""
-        now = self.now()
-        return inf if self.state.clock.unsteady else now
-
 
 async def _read_requested(member: Member, lost: Mapping[int, Record]) -> dict[int, Requested]:
     """Return the requests for which lost runs of items were made, without those that are over."""
-    layout, found = member.layout, dict[int, Requested]()
+    layout = member.layout
+    found = dict[int, Requested]()
     requests = [layout.request(record.request) for record in lost.values()]
     progress = [layout.request_item(record.request, item) for item, record in lost.items()]
-    nodes = iter(await member.session.get_many(requests + progress))
-    for (item, record), node in zip(lost.items(), [*islice(nodes, len(lost))], strict=True):
+    nodes = await member.session.get_many(requests + progress)
+    of_requests = nodes[: len(lost)]
+    of_progress = nodes[len(lost) :]
+    for (item, record), node, came in zip(lost.items(), of_requests, of_progress, strict=True):
         request = None if node is None else decode(record.request, node)
-        if (requested := matching_request(item, record, request, next(nodes))) is not None:
+        requested = matching_request(item, record, request, came)
+        if requested is not None:
             found[item] = requested
     return found
 
@@ -194,7 +176,8 @@ class CommandLoop(ABC):
     """Makes the passes of one job, one after another."""
 
     def __init__(self, driver: StateDriver, activity: Activity) -> None:
-        self._driver, self._state = driver, driver.state
+        self._driver = driver
+        self._state = driver.state
         self.activity = activity
         """Asks the process's scheduler for turns."""
         self._steps: Pass | None = None
@@ -236,7 +219,8 @@ class CommandLoop(ABC):
         """End the present pass, if one is under way."""
         if self._steps is not None:
             self._steps.close()
-        self._steps = self._awaited = None
+        self._steps = None
+        self._awaited = None
 
     def _answer(self, function: Callable[[*Ts], object], *args: *Ts) -> object:
         """Return what a function returns, or the registry's error; after any other error the pass has ended."""
@@ -258,7 +242,8 @@ class CommandLoop(ABC):
             if isinstance(answer, InTask):
                 return answer
             if isinstance(answer, Awaited):
-                self._awaited, answer.activity = answer, self.activity
+                self._awaited = answer
+                answer.activity = self.activity
                 if answer.future is not None:
                     answer.future.add_done_callback(answer, context=self.activity.scheduler.context)
                 elif answer.is_there:
@@ -269,18 +254,21 @@ class CommandLoop(ABC):
                 is_first = False
             command = self._next(answer)
             if isinstance(command, float):
-                again, self._again = self._again, False
+                again = self._again
+                self._again = False
                 return 0.0 if again else command
             answer = self._answer(self._perform, command)
 
     def _next(self, answer: object) -> Command | float:
         """Send an answer or an error in, and return the next command, or the seconds until the next pass."""
-        steps, self._steps = self._steps, None  # an error ends it
+        steps = self._steps
+        self._steps = None  # an error ends it
         try:
             while True:
                 try:
                     if steps is None:
-                        steps, answer = self._begin(), None
+                        steps = self._begin()
+                        answer = None
                     command = steps.throw(answer) if isinstance(answer, RegistryError) else steps.send(answer)
                 except StopIteration as end:
                     steps = None

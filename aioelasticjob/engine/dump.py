@@ -32,11 +32,13 @@ def lines(tree: Tree, layout: Layout, *, masked: bool = False, limit: int | None
     ``masked`` replaces addresses, the servers' host names and credentials.  Nodes beyond ``limit`` characters are
     only counted.
     """
-    mask, paths = Mask(tree, layout) if masked else None, sorted(tree, key=_place)
+    mask = Mask(tree, layout) if masked else None
+    paths = sorted(tree, key=_place)
     size = 0
     for number, path in enumerate(paths):
         hide = config_without_credentials if path == layout.config else hide_in_text
-        line = _line(path, tree.get(path), None if mask is None else (mask, hide))
+        masks = None if mask is None else (mask, hide)
+        line = _line(path, tree.get(path), masks)
         size += len(line) + 1
         if limit is not None and size > limit:
             yield f"… and {len(paths) - number} nodes more"
@@ -48,8 +50,11 @@ def _line(path: str, node: Node | None, masks: tuple[Mask, Callable[[str], str]]
     data = node_text(node)
     if masks is not None:
         mask, hide = masks
-        path, data = mask(path), mask(hide(data))
-    owner = "" if node is None or not node.stat.ephemeral_owner else f"ephemeral {node.stat.ephemeral_owner:#x} "
+        path = mask(path)
+        data = mask(hide(data))
+    owner = ""
+    if node is not None and node.stat.ephemeral_owner:
+        owner = f"ephemeral {node.stat.ephemeral_owner:#x} "
     version = 0 if node is None else node.stat.version
     return f"{_escaped(path)} | {_escaped(data)} | {owner}v{version}"
 
@@ -69,4 +74,11 @@ def _shown(char: str) -> str:
 
 
 def _place(path: str) -> list[tuple[int, int, str]]:
-    return [(0, int(name), "") if is_item(name) else (1, 0, name) for name in path.split("/")]
+    """Return the key by which paths are sorted: the numbers of items by their value, other names by their letters."""
+    place = list[tuple[int, int, str]]()
+    for name in path.split("/"):
+        if is_item(name):
+            place.append((0, int(name), ""))
+        else:
+            place.append((1, 0, name))
+    return place

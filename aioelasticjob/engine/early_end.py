@@ -73,8 +73,10 @@ def why_not_again(view: JobView, claim: Claim, items: Collection[int]) -> str:
         return LEAVES
     if me not in view.active or not view.disabled_items.isdisjoint(items):
         return SWITCHED_OFF
-    is_held = claim.fire.source is FireSource.FAILOVER or all(view.assignment.get(item) == me for item in items)
-    return "" if is_held else HELD_ELSEWHERE
+    is_rescue = claim.fire.source is FireSource.FAILOVER
+    if is_rescue or all(view.assignment.get(item) == me for item in items):
+        return ""
+    return HELD_ELSEWHERE
 
 
 @dataclass(slots=True)
@@ -94,19 +96,19 @@ def is_to_end(begun: JobView, now: JobView, claim: Claim) -> bool:
     """Whether a streaming run has to end, because an operator or the leader has changed something that waits for it.
 
     Elastic-Job ends a stream when an assignment is required (DataflowJobExecutor, isNeedSharding).  Here, a pause, a
-    disabled server or item, a changed setting, a trigger, a request, an orphan, and an item that this instance can run
-    now end it too, because they wait for it as well.
+    disabled server or item, a changed setting, a request, an orphan, and an item that this instance can run now end it
+    too, because they wait for it as well.
     """
     if now is begun:
         return False
-    me, items, trigger = claim.instance, frozenset(claim.items), now.layout.trigger(claim.instance)
+    me = claim.instance
+    items = frozenset(claim.items)
     return (
         (begun.assignment_stands and not now.assignment_stands)
         or now.sharding_version != begun.sharding_version
         or now.config != begun.config
         or me not in now.active
         or not now.disabled_items.isdisjoint(items)
-        or (trigger in now.tree and not now.obstructed(trigger))
         or bool(requested_of(now, _within_reach(now, me)) - requested_of(begun, _within_reach(begun, me)))
         or (claim.fire.source is not FireSource.FAILOVER and any(now.assignment.get(item) != me for item in items))
         or (now.config.failover and any(map(now.awaits_rescue, now.orphans - now.disabled_items)))
@@ -119,9 +121,11 @@ def left_open(claim: Claim, items: Collection[int]) -> Claim:
 
     If somebody has asked for the run, nothing changes: the settlement leaves the request open.
     """
-    seen = {item: claim.items[item] for item in items}
-    opened = {item: replace(one, record=records.left_open(one.record)) for item, one in seen.items()}
-    return replace(claim, items={**claim.items, **opened})
+    changed = dict(claim.items)
+    for item in items:
+        seen = claim.items[item]
+        changed[item] = replace(seen, record=records.left_open(seen.record))
+    return replace(claim, items=changed)
 
 
 def _within_reach(view: JobView, me: str) -> frozenset[int]:

@@ -28,6 +28,7 @@ from aioelasticjob.jobs.base import Engine, Job, instance_context, item_context
 from aioelasticjob.jobs.context import Checkpoints, Context
 from aioelasticjob.jobs.dependencies import provided
 from aioelasticjob.model import NONE, Claim, Outcome
+from aioelasticjob.observers.failures import reason
 
 JOB_LEAVES = "the job leaves"
 """Why handlers are cut off when the job leaves."""
@@ -54,6 +55,8 @@ class Execution:
     trace: Trace | None = None
     """Puts events of the runs; None unless anybody reads events."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+    """The first error of each item that has failed, for its record."""
     """The outcome of each item.  An item whose run was cut off has none."""
     unfinished: frozenset[int] = NONE
     """Items of a stream that may have more records.  Their moment or request stays open, so their holder goes on."""
@@ -81,7 +84,11 @@ class Execution:
     @property
     def begun(self) -> frozenset[int]:
         """The items whose handler was called.  A plain function that waited for a thread in vain was not called."""
-        return frozenset(n for one in self.under_way.values() if self._has_begun(one) for n in one.claimed)
+        begun = set[int]()
+        for context in self.under_way.values():
+            if self._has_begun(context):
+                begun.update(context.claimed)
+        return frozenset(begun)
 
     def _has_begun(self, context: Context) -> bool:
         limit = self.limits.get(context.claimed[0])
@@ -99,6 +106,9 @@ class Execution:
 
     def failed(self, context: Context, error: Exception) -> None:
         """Report a failure of a handler, after its last attempt, or of a listener's ``before``."""
+        if self.claim.is_recorded:
+            why = reason(error)
+            self.errors = {**dict.fromkeys(context.claimed, why), **self.errors}
         if self.trace is not None:
             self.trace.failed(context, error)
         self.report_error(context, error)
@@ -115,7 +125,8 @@ class Execution:
 
     def scope(self, context: Context, seconds: float | None) -> HandlerScope:
         """Return a scope for a handler, which cancels it after so many seconds and names it if it goes on."""
-        return handler_scope(self.job.handler if self._is_named else None, context, self.limited_log, seconds)
+        named = self.job.handler if self._is_named else None
+        return handler_scope(named, context, self.limited_log, seconds)
 
     def cancellable(self) -> AbstractContextManager[Execution | HandlerScope]:
         """Return what is cancelled to cut the execution off: a scope around all calls, or itself if there is one call.
@@ -129,7 +140,8 @@ class Execution:
 
     def cancel(self, reason: str | None = None) -> None:
         """Cut off an execution that is one call of a handler."""
-        self.cancel_called, self.reason = True, self.reason or reason
+        self.cancel_called = True
+        self.reason = self.reason or reason
         for limit in self.limits.values():
             limit.cancel(reason)
 
@@ -148,7 +160,8 @@ class Execution:
         """Stop the runs that somebody has cancelled, also those that have yet to begin: nobody runs them again."""
         claimed = self.claim.items if self.claim.is_recorded else {}  # they may be many, and a wish names few
         for one in view.request_nodes.cancellations:
-            self.stop({item for item, fence in one.fences.items() if item in claimed and claimed[item].zxid == fence})
+            meant = {item for item, fence in one.fences.items() if item in claimed and claimed[item].zxid == fence}
+            self.stop(meant)
 
     def stop(self, items: Set[int]) -> None:
         """Cancel the handlers of these items; those that have yet to begin are cancelled when they do."""
@@ -173,7 +186,9 @@ class Execution:
 
 async def execute(execution: Execution) -> None:
     """Run the handlers of all claimed items, and note the outcome of each item."""
-    config, claim, checkpoints = execution.config, execution.claim, execution.checkpoints
+    config = execution.config
+    claim = execution.claim
+    checkpoints = execution.checkpoints
     try:
         with execution.handling:
             if execution.job.engine is not None:
@@ -198,7 +213,8 @@ async def _run_engine(execution: Execution, engine: Engine) -> None:
         async with UserCode("the engine"):
             await engine(execution)
     except Exception as error:
-        execution.outcomes |= dict.fromkeys(execution.claim.items.keys() - execution.outcomes.keys(), Outcome.FAILED)
+        without_outcome = execution.claim.items.keys() - execution.outcomes.keys()
+        execution.outcomes |= dict.fromkeys(without_outcome, Outcome.FAILED)
         execution.failed(instance_context(execution.config, execution.claim, execution.checkpoints), error)
 
 
@@ -208,7 +224,8 @@ async def _run_items(execution: Execution) -> None:
     The execution's ``HandlerScope`` cancels their tasks.  The shield keeps the task group from being cancelled as well:
     it would cancel the tasks again in every turn of the event loop.
     """
-    waiting, over = set(execution.claim.items), Event()
+    waiting = set(execution.claim.items)
+    over = Event()
     most = execution.config.items_at_once
     turns = nullcontext() if most is None else CapacityLimiter(most)
 
@@ -237,7 +254,8 @@ async def _run_items(execution: Execution) -> None:
 
 
 async def _run_item(execution: Execution, context: Context, *items: int) -> None:
-    tracer, trace = execution.executors.tracer, execution.trace
+    tracer = execution.executors.tracer
+    trace = execution.trace
     if trace is not None:
         trace.started(context)
     if tracer is None:
@@ -255,7 +273,9 @@ async def _run_item(execution: Execution, context: Context, *items: int) -> None
 
 async def _run_handler(execution: Execution, context: Context) -> Outcome | None:
     """Call the handler, and return the outcome of its items; None if ``Execution.cancel`` has cut the call off."""
-    config, timeout, task = execution.config, execution.config.timeout, asyncio.current_task()
+    config = execution.config
+    timeout = config.timeout
+    task = asyncio.current_task()
     assert task is not None  # as always in a coroutine
     execution.under_way[task] = context
     is_repeatable = config.retry is not None or config.attempt_timeout is not None
@@ -266,7 +286,10 @@ async def _run_handler(execution: Execution, context: Context) -> Outcome | None
         async with UserCode("the handler", task):
             with limit:
                 execution.enter(limit, context.claimed)
-                await (_call(execution, context) if attempts is None else attempts.run())
+                if attempts is None:
+                    await _call(execution, context)
+                else:
+                    await attempts.run()
     except Exception as error:
         failure = error
     if (is_cut := _is_cut_short(limit, failure)) and not execution.to_stop.isdisjoint(context.claimed):
@@ -298,8 +321,11 @@ def _is_cut_short(limit: HandlerScope, failure: Exception | None) -> bool:
     is not if the handler raised another error, or one of this package: that says more, such as that a script cannot be
     killed.
     """
-    is_own = failure is not None and (isinstance(failure, ElasticJobError) or cancellation_behind(failure) is None)
-    return limit.cancel_called and not is_own
+    if not limit.cancel_called:
+        return False
+    if failure is None:
+        return True
+    return not isinstance(failure, ElasticJobError) and cancellation_behind(failure) is not None
 
 
 def _is_made_of_cancellation(failure: Exception) -> bool:
@@ -318,7 +344,8 @@ class _Attempts:
     """The attempts of one run, one after another, within its time limit and under its lock."""
 
     def __init__(self, execution: Execution, context: Context, task: asyncio.Task[object]) -> None:
-        self._execution, self._task = execution, task
+        self._execution = execution
+        self._task = task
         self.context = context
         """The context of the newest attempt."""
         self.failure: Exception | None = None
@@ -328,9 +355,11 @@ class _Attempts:
 
     async def run(self) -> None:
         """Call the handler until an attempt succeeds; raise the error of the last one if none does."""
-        execution, retry = self._execution, self._execution.config.retry
+        execution = self._execution
+        retry = execution.config.retry
         while (failure := await self._attempt()) is not None:
-            self.failure, number = failure, self.context.attempt
+            self.failure = failure
+            number = self.context.attempt
             is_last = retry is None or number >= retry.attempts or not retry.applies_to(failure)
             if retry is None or is_last or (isinstance(failure, ElasticJobError) and failure.is_final):
                 self._report(failure, None)
@@ -351,7 +380,9 @@ class _Attempts:
 
     async def _attempt(self) -> Exception | None:
         """Call the handler once, within ``attempt_timeout``, and return its error."""
-        execution, context, limit = self._execution, self.context, self._execution.config.attempt_timeout
+        execution = self._execution
+        context = self.context
+        limit = execution.config.attempt_timeout
         self._began = asyncio.get_running_loop().time()
         failure: Exception | None = None
         scope = execution.scope(context, limit)
@@ -375,7 +406,9 @@ class _Attempts:
 
 
 async def _call(execution: Execution, context: Context) -> None:
-    job, executors, call = execution.job, execution.executors, execution.job.handler
+    job = execution.job
+    executors = execution.executors
+    call = job.handler
     if job.blocking:  # a thread cannot be interrupted, so the item stays locked until the thread has ended
         call = partial(_call_plain, execution)
     if job.needs is None:
@@ -387,7 +420,8 @@ async def _call(execution: Execution, context: Context) -> None:
 
 async def _call_plain(execution: Execution, context: Context, **given: Any) -> None:
     """Call the handler, a plain function, once a thread or process is free for it."""
-    executor, executors = execution.config.executor, execution.executors
+    executor = execution.config.executor
+    executors = execution.executors
     execution.waiting.update(context.claimed)
     if execution.retry_waits.hands_over and executors.is_busy(executor):  # it would wait only now
         execution.leave()

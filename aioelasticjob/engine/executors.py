@@ -134,7 +134,8 @@ class Executors:
             given = (_detached(context, executor), *arguments)
             found = await self.own.call(executor, context.job_name, function, *given, **named)
         else:
-            begun, here = list[Function](), replace(context, checkpoints=_SavedByTheLoop(context.checkpoints))
+            begun = list[Function]()
+            here = replace(context, checkpoints=_SavedByTheLoop(context.checkpoints))
             try:
                 work = partial(_in_thread, begun, function, here, *arguments, **named)
                 found = await to_thread.run_sync(work, limiter=self._unlimited)
@@ -154,7 +155,8 @@ class Processes:
     """
 
     def __init__(self, most: int) -> None:
-        self.places, self._idle = CapacityLimiter(most), list[_Child]()
+        self.places = CapacityLimiter(most)
+        self._idle = list[_Child]()
         self._threads = CapacityLimiter(inf)  # the places limit them
 
     async def call(self, function: Function, *arguments: Any, **named: Any) -> Any:
@@ -202,7 +204,8 @@ class Processes:
         try:
             yield
         finally:
-            idle, self._idle = self._idle, []
+            idle = self._idle
+            self._idle = []
             await _call_in_threads(child.leave for child in idle)
 
 
@@ -296,7 +299,8 @@ class OwnExecutors:
         try:
             yield
         finally:
-            made, self._made = self._made, {}
+            made = self._made
+            self._made = {}
             await _call_in_threads(executor.shutdown for executor in made.values())
 
 
@@ -322,7 +326,8 @@ async def _take(places: CapacityLimiter, executor: str, context: Context) -> Non
 
 def _warn_of_wait(most: float, executor: str, context: Context) -> None:
     if (limited_log := run_limited_log.get()) is not None:
-        items, setting = listed_items(context.claimed), "threads" if executor == "thread" else "processes"
+        items = listed_items(context.claimed)
+        setting = "threads" if executor == "thread" else "processes"
         text = (
             f"a call for {items} has waited for {LONG_WAIT:g} s for a free {executor}, and goes on waiting: "
             f"calls of this job or of others keep all {most:g} busy (ElasticJob({setting}=…))"
@@ -340,7 +345,8 @@ def _new_executor(name: str, job: str) -> Executor:
 
 async def _result(future: Future[T]) -> T:
     """Wait for the end of a call."""
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
     future.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
     try:
         await ended.wait()
@@ -401,5 +407,8 @@ class _SavedByTheLoop:
 def _levels() -> Mapping[str, int]:
     """Return the level of every logger, so that a process does not send records that would be dropped here."""
     known = logging.root.manager.loggerDict
-    set_to = {name: one.level for name, one in known.items() if isinstance(one, logging.Logger) and one.level}
+    set_to = dict[str, int]()
+    for name, one in known.items():
+        if isinstance(one, logging.Logger) and one.level:
+            set_to[name] = one.level
     return {**set_to, "": logging.root.level}

@@ -62,12 +62,14 @@ class JobHealth:
         is ahead of the registry's, None if that is not known.
         """
         schedule = view.config.schedule
+        held = [item for item, holder in view.assignment.items() if holder == instance]
+        running = [] if claim is None else sorted(claim.items)
         return cls(
             view.config.job_name,
             instance,
             leads=view.leader == instance,
-            holds=tuple(sorted(item for item, holder in view.assignment.items() if holder == instance)),
-            running=() if claim is None else tuple(sorted(claim.items)),
+            holds=tuple(sorted(held)),
+            running=tuple(running),
             next_fire=None if schedule is None else schedule.next_after(moment(now)),
             problem=_problem(view, instance),
             differs=differences(declared, view.config),
@@ -127,26 +129,25 @@ class Health:
             "phase": self.phase,
             "pid": self.pid,
             "registry": self.registry,
-            "jobs": [
-                {
-                    "name": job.name,
-                    "instance": job.instance,
-                    "leads": job.leads,
-                    "holds": job.holds,
-                    "running": job.running,
-                    "next_fire": None if job.next_fire is None else job.next_fire.isoformat(),
-                    "problem": job.problem,
-                    "refused": [
-                        {"what": one.what, "why": one.why, "since": moment(one.since).isoformat()}
-                        for one in job.refused
-                    ],
-                    "differs": [one.text(job.name) for one in job.differs],
-                    "clock_differs": job.clock_differs,
-                    "blocked": job.blocked,
-                }
-                for job in self.jobs
-            ],
+            "jobs": [_job_as_json(job) for job in self.jobs],
         }
+
+
+def _job_as_json(job: JobHealth) -> dict[str, object]:
+    refused = [{"what": one.what, "why": one.why, "since": moment(one.since).isoformat()} for one in job.refused]
+    return {
+        "name": job.name,
+        "instance": job.instance,
+        "leads": job.leads,
+        "holds": job.holds,
+        "running": job.running,
+        "next_fire": None if job.next_fire is None else job.next_fire.isoformat(),
+        "problem": job.problem,
+        "refused": refused,
+        "differs": [one.text(job.name) for one in job.differs],
+        "clock_differs": job.clock_differs,
+        "blocked": job.blocked,
+    }
 
 
 def _problem(view: JobView, instance: str) -> str | None:

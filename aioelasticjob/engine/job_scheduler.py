@@ -10,6 +10,7 @@ from math import inf
 
 from anyio import CancelScope, move_on_after, sleep
 
+from aioelasticjob.core.account import Past
 from aioelasticjob.core.choice import Choice
 from aioelasticjob.core.commands import (
     AwaitMoment,
@@ -25,18 +26,18 @@ from aioelasticjob.core.commands import (
     RunItems,
 )
 from aioelasticjob.core.effects import EndRun, LostRuns, UpdateRequest
+from aioelasticjob.core.records import is_cut_off
 from aioelasticjob.core.request_runs import ended_as, next_due
-from aioelasticjob.core.state import Passed, Past
+from aioelasticjob.core.timeline import Passed
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.claim_ahead import ClaimAhead
-from aioelasticjob.engine.claims import Claims, SentClaim, remove_orphan_mark
+from aioelasticjob.engine.claims import Claims, OwnLocks, SentClaim, remove_orphan_mark
 from aioelasticjob.engine.commit import until_answered
 from aioelasticjob.engine.coordinator import MIRROR_TIMEOUT
 from aioelasticjob.engine.driver import Awaited, CommandLoop, InTask, Pass, StateDriver
 from aioelasticjob.engine.health import JobHealth
 from aioelasticjob.engine.listeners import join_run
 from aioelasticjob.engine.member import Member
-from aioelasticjob.engine.missed_marks import mark_misfired
 from aioelasticjob.engine.missed_reports import EXPIRED, REMOVED, left_of
 from aioelasticjob.engine.process_context import ProcessContext
 from aioelasticjob.engine.refusals import READ_DUE
@@ -48,7 +49,6 @@ from aioelasticjob.engine.turns import Activity, TaskScope
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.jobs.base import Job
-from aioelasticjob.model import Fire, FireSource
 from aioelasticjob.observers.vitals import JobVitals
 from aioelasticjob.registry.session import SessionState
 
@@ -65,10 +65,7 @@ LOOK_AGAIN_AFTER = 1.0
 
 
 class JobScheduler(CommandLoop):
-    """Runs one job in one session.  Its turns follow one another, so the job never has two executions at a time.
-
-    It has more than twelve methods: a run has many steps, and the process asks for the state of the job.
-    """
+    """Runs one job in one session.  Its turns follow one another, so the job never has two executions at a time."""
 
     def __init__(
         self,
@@ -79,23 +76,29 @@ class JobScheduler(CommandLoop):
         tasks: TaskScope,
         past: Past,
     ) -> None:
-        self._job, self._member, self._shared = job, member, shared
+        self._job = job
+        self._member = member
+        self._shared = shared
         self.views = views
-        self._tasks, self._loop = tasks, tasks.scheduler.loop
+        self._tasks = tasks
+        self._loop = tasks.scheduler.loop
         self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher)
         driver = StateDriver(member, views.value, self._stats, past)
         super().__init__(driver, Activity(tasks, self, is_urgent=False))
-        self._claims = Claims(member, driver.cache)
-        self._settlements = settlements = Settlements(member, driver.cache)
+        locks = OwnLocks()
+        self._claims = Claims(member, locks)
+        self._settlements = settlements = Settlements(member, driver.reader, locks)
         self.run_counts = self._stats.run_counts
         self.stopping = Stopping(member, shared.departures)
         self._ahead = ClaimAhead(member, shared.starts, settlements)
         self._runs = Runs(job, views, shared, driver, settlements, self.stopping)
-        self._choice = Choice(member.id, self._state, self._ahead.lead)
+        self._choice = Choice(member.id, self._state, self._ahead.lead, driver.offsets.possible)
         self.left = False
         """Whether this instance was asked to leave."""
-        self._failures, self._resume_at = 0, 0.0
-        """How many passes in a row the registry has refused, and before what time of the loop none begins again."""
+        self._failures = 0
+        """How many passes in a row the registry has refused."""
+        self._resume_at = 0.0
+        """Before what time of the loop no pass begins again."""
         self._wait_for_view: CancelScope | None = None
         """The wait for a view after an outage; it is cancelled when the job leaves."""
 
@@ -107,16 +110,19 @@ class JobScheduler(CommandLoop):
     @property
     def vitals(self) -> JobVitals:
         """The present state of the job, for metrics."""
-        return JobVitals(self._member.layout.job, len(self._state.held), self.views.value.leader == self._member.id)
+        leads = self.views.value.leader == self._member.id
+        return JobVitals(self._member.layout.job, len(self._state.held), leads)
 
     @property
     def health(self) -> JobHealth:
         """The health of the job in this process."""
-        execution, now, member = self._runs.execution, self._shared.clock.now(), self._member
+        execution = self._runs.execution
+        now = self._shared.clock.now()
+        member = self._member
         claim = None if execution is None else execution.claim
-        health = JobHealth.of(self.views.value, member.id, claim, now, self._job.config, member.session.clock_skew)
-        state = self._state
-        blocked = [member.layout.item(item).running for item in sorted(state.held) if state.items[item].blocked]
+        skew = member.session.clock_skew
+        health = JobHealth.of(self.views.value, member.id, claim, now, self._job.config, skew)
+        blocked = [member.layout.item(item).running for item in self._state.blocked_by_hand()]
         return replace(health, blocked=tuple(blocked)) if blocked else health
 
     @property
@@ -145,7 +151,7 @@ class JobScheduler(CommandLoop):
         This is called when the view or the time has changed.
         """
         self._driver.now()
-        self._state.note_change(self.views.value)
+        self._state.notice_what_is_off(self.views.value)
         self._ahead.end_wait()
         self._runs.stop_cancelled()
         self.activity.wake()
@@ -170,9 +176,12 @@ class JobScheduler(CommandLoop):
         The result is the seconds until there can be more to run; None if there may be more now.
         """
         if self.left:
+            with suppress(RegistryError):  # the next holder reports as missed what this one has excused
+                yield from self._state.leave(self.views.value)
             self._tasks.owner.end_soon()
             return inf
-        if (pause := self._resume_at - self._loop.time()) > 0:
+        pause = self._resume_at - self._loop.time()
+        if pause > 0:
             return pause
         view = self.views.value
         if view.tree.outdated:
@@ -206,8 +215,8 @@ class JobScheduler(CommandLoop):
         """Perform a command, and return its answer, or how it is to be awaited."""
         state = self._state
         match command:
-            case ClaimItems(view, fire, items):
-                return self._claim(view, fire, items)
+            case ClaimItems():
+                return self._claim(command)
             case AwaitMoment(view, claim):
                 ahead = max(0, claim.fire.slot - state.clock.now)
                 is_outdated = self.left or (ahead > 0 and self.views.value is not view)
@@ -216,33 +225,33 @@ class JobScheduler(CommandLoop):
                 self._ahead.begun()
                 return InTask(partial(self._runs.run, view, claim, offsets))
             case NewestView():
-                return InTask(self._await_new_view) if self.views.value.tree.outdated else self.views.value
+                view = self.views.value
+                return InTask(self._await_new_view) if view.tree.outdated else view
             case GiveBack():
                 return InTask(self._ahead.give_back)
             case JoinRun(fire, items):
                 return InTask(partial(join_run, self._job.listeners, self._member, fire, items))
-            case FollowReleases(items, missed):
-                self.releases.follow(items, missed)
+            case FollowReleases(items):
+                self.releases.follow(items)
                 return None
             case AwaitRescueEnd(items):
                 return InTask(partial(self._await_rescue_end, items))
-            case RemoveOrphanMark(item):
-                return InTask(partial(remove_orphan_mark, self._member, self._driver.cache, item))
+            case RemoveOrphanMark(item, version):
+                return InTask(partial(remove_orphan_mark, self._member, item, version))
             case _:
                 return InTask(partial(self._driver.perform, command))
 
-    def _claim(self, view: JobView, fire: Fire, items: frozenset[int]) -> object:
+    def _claim(self, command: ClaimItems) -> object:
         """Claim items for a fire, whose moment may still be to come."""
-        state = self._state
-        if not view.config.monitor_execution:
+        if not command.view.config.monitor_execution:
             # for written claims the registry's client checks this
-            if self._member.session.status.value.state is not SessionState.CONNECTED or not self._member.is_proven():
+            is_connected = self._member.session.status.value.state is SessionState.CONNECTED
+            if not (is_connected and self._member.is_proven()):
                 raise Suspended("it is not certain that the session lives")
-            return ClaimResult(self._claims.unmonitored(fire, items))
-        begins, next_fire = state.clock.now, state.timetable.upcoming or 0
-        if fire.slot == next_fire and fire.source is FireSource.CRON:  # the moment is still to come
-            begins, next_fire = fire.slot, state.timetable.following()
-        sent = self._claims.send(view, fire, items, begins, next_fire)
+            if command.fire.requested is not None:
+                return InTask(partial(self._claims.begin_unmonitored, command))
+            return ClaimResult(self._claims.unmonitored(command))
+        sent = self._claims.send(command)
         return Awaited(_claimed, (self._claims, sent), sent.transaction.answer)
 
     async def _await_rescue_end(self, items: frozenset[int]) -> None:
@@ -258,17 +267,19 @@ class JobScheduler(CommandLoop):
 
     def conclude(self, written: EndRun | UpdateRequest | LostRuns) -> None:
         """Report what this instance has ended as the leader: a run that nobody rescues, or a request."""
-        missed = self._state.missed
+        state = self._state
         if isinstance(written, UpdateRequest):
-            request, unrun = written.request, written.unrun
+            request = written.request
+            unrun = written.unrun
+            why = EXPIRED if request.stopped else REMOVED
             for first in sorted(set(unrun.values())):
                 items = [item for item, due in unrun.items() if due == first]
-                missed.put(items, left_of(request.span, first), EXPIRED if request.stopped else REMOVED)
+                state.report(items, left_of(request.span, first), why)
         elif isinstance(written, LostRuns):
-            missed.report_removed(written.records)
+            state.report_lost(written.records, written.why)
         elif error := self._stats.ended_by_leader(self.views.value.config, written):
             run = written.run.record
-            missed.put([written.item], Passed(run.moment, run.moment), str(error), run.instance, handled=True)
+            state.report([written.item], Passed(run.moment, run.moment), str(error), run.instance, handled=True)
         self._driver.say_all()
 
     async def end_runs(self) -> None:
@@ -280,7 +291,6 @@ class JobScheduler(CommandLoop):
         with move_on_after(self.stopping.settle_timeout, shield=True), suppress(SessionEnded):
             await self._runs.finish()
             await self._ahead.give_back()
-        self._choice.triggers.give_up()
         self._driver.say_all()
 
     def _look_at_once(self) -> None:
@@ -293,12 +303,13 @@ class JobScheduler(CommandLoop):
         """Return the seconds until the next moment or the next look at the clock; 0 if there is a newer view."""
         if self.views.value is not view:
             return 0.0
-        upcoming = self._state.timetable.upcoming
-        delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - self._state.clock.now)
+        now = self._state.clock.now
+        upcoming = self._state.timeline.upcoming
+        delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - now)
         if view.config.monitor_execution and delay > self._ahead.lead:
             delay -= self._ahead.lead
-        planned = next_due(view, self._state.held, self._state.clock.now) if view.requested else None
-        until_planned = inf if planned is None else max(0.0, (planned - self._state.clock.now) / 1000)
+        planned = next_due(view, self._state.held, now) if view.requested else None
+        until_planned = inf if planned is None else max(0.0, (planned - now) / 1000)
         return min(MAX_WAIT, delay / 1000, self._state.steady_in, until_planned)
 
 
@@ -308,13 +319,16 @@ class ItemReleases:
     def __init__(
         self, driver: StateDriver, settlements: Settlements, tasks: TaskScope, after: Callable[[], None]
     ) -> None:
-        self._member, self._driver, self._settlements = driver.member, driver, settlements
-        self._tasks, self._after_release = tasks, after
+        self._member = driver.member
+        self._driver = driver
+        self._settlements = settlements
+        self._tasks = tasks
+        self._after_release = after
 
-    def follow(self, items: Iterable[int], missed: tuple[JobView, int] | None = None) -> None:
-        """Wait for each of these items.  If they ``missed`` a moment of a view, first mark that for operators."""
+    def follow(self, items: Iterable[int]) -> None:
+        """Wait for each of these items."""
         for item in sorted(items):
-            self._tasks.start_soon(self._until_free, item, missed)
+            self._tasks.start_soon(self._until_free, item)
 
     async def release_left(self) -> None:
         """Remove the locks that the job's earlier life has left under this session, also of other instances' items."""
@@ -323,10 +337,7 @@ class ItemReleases:
                 lambda: self._settlements.release_all(hand_over=self._driver.state.view.config.failover)
             )
 
-    async def _until_free(self, item: int, missed: tuple[JobView, int] | None) -> None:
-        if missed is not None:
-            view, slot = missed
-            await mark_misfired(self._member, self._driver.cache, view, item, slot)
+    async def _until_free(self, item: int) -> None:
         with suppress(SessionEnded):
             await self._until_answered(lambda: self._ended(item))
             self._driver.released(item)
@@ -335,23 +346,24 @@ class ItemReleases:
     async def _ended(self, item: int) -> None:
         await self._settlements.release(item, hand_over=self._driver.state.view.config.failover)
         await self._member.session.wait_deleted(self._member.layout.item(item).running)
-        while self._driver.state.items[item].seen is not None:
-            await self._driver.cache.learn([item])  # first the record: the offset read next is then the ended run's
-            await self._driver.offsets.read([item])
-            if not self._is_to_be_ended(item):
+        while True:
+            if not await self._is_to_be_ended(item):
                 return
             await sleep(LOOK_AGAIN_AFTER)
 
-    def _is_to_be_ended(self, item: int) -> bool:
+    async def _is_to_be_ended(self, item: int) -> bool:
         """Whether the leader has yet to end the item's run, because it was cancelled or rescued too often.
 
         This changes the record only, and instances do not mirror records.  If this instance did not read the record
         again, the item would count as being rescued, and not run, until another node of the job changes.
         """
-        view, entry = self._driver.state.view, self._driver.state.items[item]
-        if not view.config.failover or entry.seen is None:  # the item may have moved to another instance meanwhile
+        state = self._driver.state
+        view = state.view
+        if not view.config.failover or item not in state.items:  # the item may have moved away meanwhile
             return False
-        return entry.cut_off and bool(ended_as(view, item, entry.record, entry.fence))
+        found = await self._driver.reader.read([item])
+        seen = found[item].seen
+        return is_cut_off(seen.record) and bool(ended_as(view, item, seen.record, seen.zxid))
 
     async def _until_answered(self, attempt: Callable[[], Awaitable[None]]) -> None:
         await until_answered(self._member, READ_RELEASES, attempt)

@@ -15,22 +15,22 @@ from typing import Any
 from anyio import CancelScope, fail_after, move_on_after
 
 from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.account import Past
 from aioelasticjob.core.declaration import differences, other_handlers
 from aioelasticjob.core.diagnostics import missing_features_text
 from aioelasticjob.core.effects import EndRun, LostRuns, UpdateRequest
 from aioelasticjob.core.foreign import foreign
-from aioelasticjob.core.state import Past
 from aioelasticjob.core.view import JobView, read
+from aioelasticjob.engine.claims import OwnLocks
 from aioelasticjob.engine.commit import ENDED_STATES, connected, until_answered
 from aioelasticjob.engine.coordinator import Coordinator
 from aioelasticjob.engine.health import JobHealth
+from aioelasticjob.engine.item_reader import ItemReader
 from aioelasticjob.engine.job_scheduler import JobScheduler
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.membership import LEAVE, announce_leaving, dismissed, join, leave
-from aioelasticjob.engine.missed_marks import note_accounted
 from aioelasticjob.engine.monitor_port import OFF, MonitorPort
 from aioelasticjob.engine.process_context import ProcessContext
-from aioelasticjob.engine.record_cache import RecordCache
 from aioelasticjob.engine.settlements import Settlements
 from aioelasticjob.engine.stopping import Stopping
 from aioelasticjob.engine.turns import Activity, Scheduler, TaskScope, Work
@@ -100,8 +100,6 @@ class Life:
     """A job in one session.  It owns no task while it has nothing to do: its parts get turns of the scheduler.
 
     If the session or the job ends after the job has joined, ``over`` is called in a task of its own; it calls ``end``.
-
-    It has more than twelve methods: joining, living and ending a life have several steps each.
     """
 
     def __init__(
@@ -113,8 +111,12 @@ class Life:
         past: History,
         over: Callable[[Life], Coroutine[Any, Any, None]],
     ) -> None:
-        self.member, self._job, self._shared, self._past = member, job, shared, past
-        self._scheduler, self._over = scheduler, over
+        self.member = member
+        self._job = job
+        self._shared = shared
+        self._past = past
+        self._scheduler = scheduler
+        self._over = over
         self.tasks = TaskScope(scheduler, self)
         self.errors = list[Exception]()
         """The error that ended this life, if an error did, and those that came after it."""
@@ -125,7 +127,8 @@ class Life:
         self._following = Activity(self.tasks, self)
         self._coordinating: Activity | None = None
         self._listening: Activity | None = None
-        layout, expected = member.layout, (member.layout.server(member.ip),)
+        layout = member.layout
+        expected = (member.layout.server(member.ip),)
         self._follower = Follower(member.session, layout.mirrored, layout.shallow, self._following.wake, expected)
         self._wait = CancelScope()
         """The wait until the job can join, which ends if the process leaves; deleted once the job has joined."""
@@ -146,7 +149,9 @@ class Life:
             InvalidSetting: this process declares the job wrongly, or as another kind of job than the registry holds.
             RegistryError: the registry could not be read, or the session is over.
         """
-        trees, member, past = self._follower.trees, self.member, self._past
+        trees = self._follower.trees
+        member = self.member
+        past = self._past
         async with self._shared.registering:
             self._following.wake()
             # ``session_changed`` may have had the nodes read while this job waited until it may join
@@ -154,7 +159,8 @@ class Life:
             lacking = member.lacks(seen) if past.config is None else ()
             problem = missing_features_text(lacking) if lacking else await self._join()
         if problem:
-            past.wait(problem, member.id if lacking else None)
+            instance = member.id if lacking else None
+            past.wait(problem, instance)
         up()
         if lacking:
             try:
@@ -173,12 +179,15 @@ class Life:
         may have a meaning that this release does not know.  Return an empty text if the job can be joined now, and
         otherwise why this instance has to leave.
         """
-        member, config, trees = self.member, self._job.config, self._follower.trees
+        member = self.member
+        config = self._job.config
+        trees = self._follower.trees
         await join(member, config, trees, config, year=self._year)
         why = ""
         with self._wait:
             while not why and member.lacks(tree := trees.value):
-                why = await dismissed(member, read(tree, member.layout, config))
+                view = read(tree, member.layout, config)
+                why = await dismissed(member, view)
                 if not why:
                     await trees.until(partial(is_not, tree))
         with suppress(RegistryError), move_on_after(LEAVE_TIMEOUT, shield=True):
@@ -189,7 +198,8 @@ class Life:
         """Register the instance, and start the job; return what keeps it from that, if it has to wait."""
         past = self._past
         try:
-            trees, switches = self._follower.trees, self._shared.switches.value
+            trees = self._follower.trees
+            switches = self._shared.switches.value
             config = await join(
                 self.member, self._job.config, trees, past.config, past.up_since, switches, year=self._year
             )
@@ -212,8 +222,12 @@ class Life:
 
     async def _live(self, config: JobConfig) -> None:
         """Start the coordinator, the job's scheduler and the monitor port."""
-        member, shared, trees, past = self.member, self._shared, self._follower.trees, self._past
-        views = Latest(read(trees.value, member.layout, config, config.job_type, shared.switches.value))
+        member = self.member
+        shared = self._shared
+        trees = self._follower.trees
+        past = self._past
+        view = read(trees.value, member.layout, config, config.job_type, shared.switches.value)
+        views = Latest(view)
         if config.monitor_port != OFF:
             self._port = MonitorPort(member, views)
             await self._port.move(config.monitor_port)
@@ -255,6 +269,12 @@ class Life:
         """Have the coordinator look at the newest nodes: the job's, or those of the servers in all jobs."""
         if self._coordinating is not None:
             self._coordinating.wake()
+
+    def time_was_set(self) -> None:
+        """Have the scheduler compute anew what is due, and the coordinator since when the schedule is in force."""
+        if self.job_scheduler is not None:
+            self.job_scheduler.look_again()
+        self.nodes_changed()
 
     def session_changed(self, status: SessionStatus) -> None:
         """Go on when there is a connection again; end this life if the session is over."""
@@ -314,9 +334,7 @@ class Life:
                 goes_away = not self.errors or isinstance(self.errors[0], ForeignData)
                 if goes_away and job_scheduler.stopping.settle_timeout:
                     await _unregister(job_scheduler, self.member, view, self._shared)
-                past = self._past
-                past.config = view.config
-                past.newest_reported = max([past.newest_reported, *(item.reported for item in past.items.values())])
+                self._past.config = view.config
         finally:
             self._follower.close()
             for activity in self._activities:
@@ -332,8 +350,9 @@ class Life:
         The process goes on, and its other jobs keep the session alive.  So without this, the items would stay locked,
         and an instance that has left would stay the leader.
         """
-        member, clock, config = self.member, self._shared.clock, self._past.config
-        settlements = Settlements(member, RecordCache(member, lambda: int(clock.now() * 1000)))
+        member = self.member
+        config = self._past.config
+        settlements = Settlements(member, ItemReader(member), OwnLocks())
 
         async def attempt() -> None:
             await settlements.release_all(hand_over=config is not None and config.failover)
@@ -379,7 +398,8 @@ async def _announce_leaving(member: Member, stopping: Stopping) -> None:
 
 async def _unregister(job_scheduler: JobScheduler, member: Member, view: JobView, shared: ProcessContext) -> None:
     """Remove the instance's node, after publishing the counts since the last tick, which only this instance has."""
-    loop, departures = get_running_loop(), shared.departures
+    loop = get_running_loop()
+    departures = shared.departures
     began = loop.time()
     try:
         with fail_after(LEAVE_TIMEOUT, shield=True):
@@ -392,7 +412,6 @@ async def _unregister(job_scheduler: JobScheduler, member: Member, view: JobView
                 if job_scheduler.left:
                     now = shared.clock.now() - (member.session.clock_skew or 0.0)
                     await job_scheduler.run_counts.publish(member, view, now)
-                    await note_accounted(member, view, now)
                 await leave(member)
         job_scheduler.stopping.accepted()
     except (RegistryError, TimeoutError) as error:  # then the session's end removes the instance

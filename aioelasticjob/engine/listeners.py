@@ -31,12 +31,10 @@ HARMLESS = "raised by a listener's `after`: the items themselves ended as their 
 
 
 async def join_run(listeners: Sequence[Listener], member: Member, fire: Fire, items: frozenset[int]) -> bool:
-    """Note, before a triggered run is claimed, that items take part in it; False if its trigger has been removed."""
-    if not items or not any(isinstance(listener, OnceListener) for listener in listeners):
+    """Note, before a requested run is claimed, that items take part in it; False if its request has changed."""
+    if fire.requested is None or not any(isinstance(listener, OnceListener) for listener in listeners):
         return True
-    request = None if fire.request is None else Check(*fire.request)
-    if fire.requested is not None:
-        request = Check(member.layout.request(fire.requested.id), fire.requested.version)
+    request = Check(member.layout.request(fire.requested.id), fire.requested.version)
     return await RunBarrier(member).join(run_of(fire), items, request)
 
 
@@ -49,7 +47,9 @@ async def with_listeners(execution: Execution, member: Member, views: Latest[Job
     listeners = execution.job.listeners
     context = instance_context(execution.config, execution.claim, execution.checkpoints)
     shared = tuple(one for one in listeners if isinstance(one, OnceListener))
-    once = _OncePerCluster(shared, execution, member, views, context, RunBarrier(member)) if shared else None
+    once: _OncePerCluster | None = None
+    if shared:
+        once = _OncePerCluster(shared, execution, member, views, context, RunBarrier(member))
     begun = list[JobListener]()
     try:
         if once is not None:
@@ -111,7 +111,8 @@ class _OncePerCluster:
             RuntimeError: ``before`` failed on another instance.
             Exception: ``before`` failed on this instance.
         """
-        barrier, claim = self.barrier, self.execution.claim
+        barrier = self.barrier
+        claim = self.execution.claim
         self.run = await self._rescued() or run_of(claim.fire)
         await barrier.join(self.run, claim.items)
         await self._conclude(besides=self.run)
@@ -170,7 +171,8 @@ class _OncePerCluster:
                 if listener.before is not None:
                     await self._in_time(listener.before, listener.started_timeout)
         except Exception as error:
-            await self.barrier.note(self.run, f"{FAILED}on {self.member.id}: {cause(error)[:200]}")
+            why = cause(error)[:200]
+            await self.barrier.note(self.run, f"{FAILED}on {self.member.id}: {why}")
             noted = True
             raise
         else:

@@ -16,7 +16,6 @@ from anyio.abc import TaskStatus
 
 from aioelasticjob.core.clock_skew import ClockSkewMonitor
 from aioelasticjob.core.layout import SWITCHES, Layout
-from aioelasticjob.core.state import Items
 from aioelasticjob.engine.health import JobHealth
 from aioelasticjob.engine.job_scheduler import JobScheduler
 from aioelasticjob.engine.life import History, Life
@@ -65,11 +64,16 @@ class LocalJob:
     """One job in this process, through all sessions, until the job leaves or the process ends."""
 
     def __init__(self, job: Job, session: Session, host: Host, shared: ProcessContext, scheduler: Scheduler) -> None:
-        self._job, self._session, self._host, self._shared = job, session, host, shared
-        self._scheduler, self._leaving = scheduler, False
+        self._job = job
+        self._session = session
+        self._host = host
+        self._shared = shared
+        self._scheduler = scheduler
+        self._leaving = False
         self._past = History(job=job.config.job_name, limited_log=shared.limited_log)
         self._refusals = Refusals(job.config.job_name, shared.clock, shared.limited_log)
-        self._incarnation, self._instance = 0, ""
+        self._incarnation = 0
+        self._instance = ""
         self.life: Life | None = None
         """The job's life in the present session; None before the first, between two, and after the job has left."""
         self.gone = Latest(False)
@@ -85,7 +89,8 @@ class LocalJob:
         """The health of the job in this process."""
         running = self.running
         found = self._past.standing_by if running is None else running.health
-        return replace(found or JobHealth(self._job.config.job_name), refused=self._refusals.present)
+        health = found or JobHealth(self._job.config.job_name)
+        return replace(health, refused=self._refusals.present)
 
     async def live(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
         """Try to join until the job runs, and return then; return also when the job has left.
@@ -120,7 +125,8 @@ class LocalJob:
 
     def leave(self) -> None:
         """Leave once the running handlers have ended."""
-        was_leaving, self._leaving = self._leaving, True
+        was_leaving = self._leaving
+        self._leaving = True
         if self.life is not None and not was_leaving:
             self.life.leave(process_stops=True)
 
@@ -202,17 +208,26 @@ class LocalJob:
 
     def _member(self, status: SessionStatus) -> Member:
         """Return the job's member under a session.  Its id is new for each session, so no two incarnations share it."""
-        job, host, incarnation = self._job.config.job_name, self._host, status.incarnation
+        job = self._job.config.job_name
+        host = self._host
+        incarnation = status.incarnation
         self._past.again = incarnation == self._incarnation
         if not self._past.again:
-            self._incarnation, self._instance = incarnation, instance_id(host.ip, host.pid, uuid4().hex[:8])
+            self._incarnation = incarnation
+            self._instance = instance_id(host.ip, host.pid, uuid4().hex[:8])
             self._past.instances = (*self._past.instances, self._instance)[-REMEMBERED_SESSIONS:]
-            self._past.items = Items()
+        handler = importable_name(self._job.handler) if self._job.config.job_type in CODED else ""
         return Member(
-            *(self._session, Layout(job), self._instance, host.ip, host.name, host.pid, incarnation),
+            session=self._session,
+            layout=Layout(job),
+            id=self._instance,
+            ip=host.ip,
+            host=host.name,
+            pid=host.pid,
+            incarnation=incarnation,
             refusals=self._refusals,
             limited_log=self._shared.limited_log,
-            handler=importable_name(self._job.handler) if self._job.config.job_type in CODED else "",
+            handler=handler,
             declared=self._job.config,
         )
 
@@ -221,14 +236,27 @@ class LocalJobs:
     """All jobs of one process."""
 
     def __init__(self, session: Session, jobs: Iterable[Job], host: Host, shared: ProcessContext) -> None:
-        self._session, self._shared, self._tasks = session, shared, create_task_group()
+        self._session = session
+        self._shared = shared
+        self._tasks = create_task_group()
         self._scheduler = Scheduler(shared.registering)
         self._jobs = [LocalJob(job, session, host, shared, self._scheduler) for job in jobs]
 
     @property
     def running(self) -> list[JobScheduler]:
         """What runs the jobs that have joined."""
-        return [running for job in self._jobs if (running := job.running) is not None]
+        found = list[JobScheduler]()
+        for job in self._jobs:
+            running = job.running
+            if running is not None:
+                found.append(running)
+        return found
+
+    def _time_was_set(self) -> None:
+        """Have all jobs decide anew, because the time that they use was set."""
+        for job in self._jobs:
+            if job.life is not None:
+                job.life.time_was_set()
 
     @property
     def health(self) -> list[JobHealth]:
@@ -247,7 +275,7 @@ class LocalJobs:
             tasks.start_soon(self._scheduler.run)
             tasks.start_soon(self._end_when_cancelled)
             tasks.start_soon(self._shared.dispatcher.deliver)
-            tasks.start_soon(watch_clock, self._session, lambda: self.running)
+            tasks.start_soon(watch_clock, self._session, lambda: self.running, self._time_was_set)
             tasks.start_soon(self._watch_session)
             self._shared.switches.listen(self._look_at_switches)
             await tasks.start(follow_switches, self._session, self._shared)
@@ -320,7 +348,8 @@ async def follow_switches(
     with what is known, and it is tried again and again.
     """
     refusals = Refusals(SWITCHES, shared.clock, shared.limited_log)
-    changed, refused = Event(), 0
+    changed = Event()
+    refused = 0
 
     def show() -> None:
         if follower.trees.value != shared.switches.value:  # after an outage they mostly are as before
@@ -352,19 +381,26 @@ async def _caught_up(follower: Follower) -> RegistryError | None:
     return None
 
 
-async def watch_clock(session: Session, running: Callable[[], Sequence[JobScheduler]]) -> None:
-    """Let the jobs that are ``running`` compute again what is due when the time that they use was set.
+async def watch_clock(
+    session: Session, running: Callable[[], Sequence[JobScheduler]], time_was_set: Callable[[], object]
+) -> None:
+    """Call ``time_was_set`` when the time was set that the jobs use which are ``running``.
 
     While the clocks differ, ask the registry for its time again and again.  The registry answers only writes with its
     time, so jobs that write nothing would not notice that a clock was corrected.
     """
-    time, pause, asked = ClockSkewMonitor(session.read_clocks()), CLOCK_CHECK, 0.0
-    turn = refused = 0
+    time = ClockSkewMonitor(session.read_clocks())
+    pause = CLOCK_CHECK
+    asked = 0.0
+    turn = 0
+    refused = 0
+    jumped_at = time.jumped_at
     while True:
         await sleep(CLOCK_CHECK)
         time.take(session.read_clocks())
         jobs = running() if time.is_astray else ()
-        wait = min(pause, CLOCK_CHECK_REFUSING) if any(job.is_refusing for job in jobs) else pause
+        is_refusing = any(job.is_refusing for job in jobs)
+        wait = min(pause, CLOCK_CHECK_REFUSING) if is_refusing else pause
         if jobs and session.steady_time() >= asked + wait - CLOCK_CHECK / 2:
             asked = session.steady_time()
             pause = CLOCK_CHECK if time.unsteady else min(2 * pause, CLOCK_CHECK_AT_LAST)
@@ -372,11 +408,12 @@ async def watch_clock(session: Session, running: Callable[[], Sequence[JobSchedu
                 await jobs[turn % len(jobs)].ask_time()
                 refused = 0
             except RegistryError:  # ask through another job next time: the registry may refuse writes to this one
-                turn, refused = turn + 1, refused + 1
+                turn += 1
+                refused += 1
                 if refused < len(jobs):
                     pause = CLOCK_CHECK
         time.take(session.read_clocks())
-        if time.has_jumped():
+        if time.jumped_at != jumped_at:
+            jumped_at = time.jumped_at
             pause = CLOCK_CHECK
-            for job in running():
-                job.look_again()
+            time_was_set()

@@ -71,15 +71,21 @@ class Member:
         """
         own = {"id": self.id, "ip": self.ip, "host": self.host, "pid": self.pid, "incarnation": self.incarnation}
         fields: dict[str, object] = {**json_object(before), **own, "features": sorted(self.features)}
-        fields |= {} if up_since == inf else {"upSince": up_since}
-        fields |= {"handler": self.handler} if self.handler else {}
-        fields |= {"leaving": True} if leaving else {}
+        if up_since != inf:
+            fields["upSince"] = up_since
+        if self.handler:
+            fields["handler"] = self.handler
+        if leaving:
+            fields["leaving"] = True
         for key, value in (notes or {}).items():
             fields.pop(key, None)
-            fields |= {} if value is None else {key: value}
+            if value is not None:
+                fields[key] = value
         return json.dumps(fields).encode()
 
     def lacks(self, tree: Tree) -> tuple[str, ...]:
         """Return the features that the job requires according to a tree, and that this instance does not know."""
         node = tree.get(self.layout.config)
-        return tuple(one for one in (node and required(node.data)) or () if one not in self.features)
+        if node is None:
+            return ()
+        return tuple(one for one in required(node.data) or () if one not in self.features)

@@ -82,15 +82,14 @@ async def join(
         stored, holds = _agreed(tree, member.layout, config, last)
         parents = await _missing_parents(member, tree)
         view = read(tree, member.layout, holds, config.job_type, switches)
+        differing = [one.setting for one in differences(config, holds)]
         unusable = None if view.unusable is None else unusable_note(view.configured_by, view.unusable)
-        notes = {
-            "differs": [one.setting for one in differences(config, holds)] or None,
-            UNUSABLE: unusable,
-            zone_rules.KEY: zone_rules.note(zone_rules.present(holds, year)) if year else None,
-        }
+        rules = zone_rules.note(zone_rules.present(holds, year)) if year else None
+        notes = {"differs": differing or None, UNUSABLE: unusable, zone_rules.KEY: rules}
         description = member.describe(min(up_since, view.up_since), notes=notes)
         try:
-            written = await write(member, _joining(member, view, stored, holds, parents, description), "to join")
+            operations = _joining(member, view, stored, holds, parents, description)
+            written = await write(member, operations, "to join")
             break
         except Conflict as conflict:
             await _overtaken(member, trees, tree, conflict)
@@ -147,16 +146,16 @@ async def leave(member: Member) -> None:
     """
     layout = member.layout
     for attempt in range(1, MAX_CONFLICTS + 1):
-        requests = (layout.shutdown(member.id), layout.trigger(member.id))
-        paths = (layout.instance(member.id), layout.host, *requests)
-        mine, leader_node, *asked = await member.session.get_many(paths)
+        request = layout.shutdown(member.id)
+        paths = (layout.instance(member.id), layout.host, request)
+        mine, leader_node, asked = await member.session.get_many(paths)
         operations: list[Op] = [Delete(layout.instance(member.id))] if mine else []
         if member.owns(leader_node):
             operations.append(Delete(layout.host, leader_node.stat.version))
         if not operations:
             return
-        heard = zip(requests, asked, strict=True)  # remove unanswered requests: there may be no leader to do it
-        operations += [Delete(path) for path, node in heard if node and not node.stat.num_children]
+        if asked and not asked.stat.num_children:  # there may be no leader to remove it
+            operations.append(Delete(request))
         try:
             await write(member, operations, LEAVE)
             return
@@ -208,15 +207,18 @@ async def _is_removed(member: Member) -> bool:
 
 async def _announcement(member: Member) -> list[Op]:
     """Return the operations that announce the leaving, without those that are not needed any more."""
-    layout, operations = member.layout, list[Op]()
+    layout = member.layout
+    operations = list[Op]()
     paths = (layout.epoch, layout.host, layout.instance(member.id))  # each election raises the epoch
     epoch, leader_node, mine = await member.session.get_many(paths)
     if member.owns(mine):
         here = instance(member.id, mine)
         data = member.describe(here.up_since, leaving=True, before=mine.data)
-        operations += [] if here.leaving else [Set(layout.instance(member.id), data, mine.stat.version)]
+        if not here.leaving:
+            operations.append(Set(layout.instance(member.id), data, mine.stat.version))
     if member.owns(leader_node):
-        operations += [] if epoch is None else [Check(layout.epoch, epoch.stat.version)]
+        if epoch is not None:
+            operations.append(Check(layout.epoch, epoch.stat.version))
         operations.append(Delete(layout.host, leader_node.stat.version))
     return operations
 
@@ -254,7 +256,8 @@ def _joining(
     parents: Sequence[str],
     description: bytes,
 ) -> list[Op]:
-    layout, tree = view.layout, view.tree
+    layout = view.layout
+    tree = view.tree
     operations: list[Op] = [Create(path) for path in parents]
     node = tree.get(layout.config)
     if node is None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config.job import JobConfig, parsed_cron
-from aioelasticjob.core.commands import Report, SayLowered
+from aioelasticjob.core.commands import Report, SayAhead, SayLowered
+from aioelasticjob.core.reasons import ORDINARY_IN_STREAMS, Newest
 from aioelasticjob.core.requests import Span
-from aioelasticjob.core.state import ORDINARY_IN_STREAMS, Newest, Passed, Timetable
+from aioelasticjob.core.schedules import FOREVER, InForce
+from aioelasticjob.core.timeline import Passed, Timeline
 from aioelasticjob.cron.zone import local_text
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure
 from aioelasticjob.errors import MissedRuns
@@ -35,43 +37,62 @@ class MissedReports:
     def __init__(
         self, instance: str, clock: Clock, events: Events, limited_log: LimitedLog, dispatcher: ErrorDispatcher
     ) -> None:
-        self._me, self._clock, self._events = instance, clock, events
-        self._limited_log, self._dispatcher = limited_log, dispatcher
+        self._me = instance
+        self._clock = clock
+        self._events = events
+        self._limited_log = limited_log
+        self._dispatcher = dispatcher
 
     def put(self, config: JobConfig, report: Report) -> None:
         """Report missed moments.  The error handler is not called for a run that it was called for already.
 
         Moments that come while a stream runs are events, but neither warnings nor alerts: that is how streams work.
         """
-        job, items, why = config.job_name, report.items, report.why
-        first, slot, moments = report.passed.first, report.passed.last, report.passed.count
+        job = config.job_name
+        items = report.items
+        why = report.why
+        first = report.passed.first
+        slot = report.passed.last
+        moments = report.passed.count
         missed = f"{listed_items(items)} missed {_moments(report.passed, config.time_zone)}"
         ran_on = f"; it ran on {report.cut_off}" if report.cut_off not in why else ""
         message = f"{missed}: {why}{ran_on}; {_consequence(report)}"
         line = f"{message} (reported by {self._me})"  # several workers often write into one log
         # each request ends by itself, so a line about one must not suppress a line about another
-        each, is_ordinary = MOST if why in OF_REQUESTS else 1, config.streaming and why in ORDINARY_IN_STREAMS
+        each = MOST if why in OF_REQUESTS else 1
+        is_ordinary = config.streaming and why in ORDINARY_IN_STREAMS
         if is_ordinary:
             log.debug("%s: %s", job, line, extra={"job": job, "slot": slot, "items": items, "moments": moments})
         else:
             self._limited_log.warning(log, job, why, line, each=each, slot=slot, items=items, moments=moments)
         self._events.counts[job].misfired += moments * len(items)
-        self._events.put(Misfired(job, self._me, first, slot, items, moments, why, report.cut_off, self._clock.now()))
+        now = self._clock.now()
+        self._events.put(Misfired(job, self._me, first, slot, items, moments, why, report.cut_off, now))
         if not (report.handled or is_ordinary):
             at = local_text(slot, config.time_zone)
             failure = Failure(job, self._me, items, "", at, MissedRuns(message, why), what="missed")
             self._dispatcher.report(config, failure)
 
-    def lowered(self, job: str, lowered: SayLowered) -> None:
-        """Log that a record counts as claimed up to an earlier moment now, so that moments may run twice."""
-        claimed, since = (time_text(moment(one / 1000)) for one in (lowered.slot, lowered.since))
+    def ahead(self, job: str, ahead: SayAhead) -> None:
+        """Log that items count as accounted for up to a time that has yet to come: moments up to it are not run."""
+        until = time_text(moment(ahead.until / 1000))
         text = (
-            f"item {lowered.item} was claimed up to {claimed}, because the registry's clock was ahead.  "
-            f"Now it counts as claimed up to {since}; the moment claimed is not run again, others up to it may run "
-            "twice"
+            f"{listed_items(ahead.items)}: a clock was ahead when they were run or reported, so moments up to {until} "
+            "count as run or reported already"
+        )
+        kind = "records claim moments that have yet to come"
+        self._limited_log.warning(log, job, kind, text, each=MOST, items=ahead.items)
+
+    def lowered(self, job: str, lowered: SayLowered) -> None:
+        """Log that an item is accounted for up to now only, so that moments may be run, or reported, a second time."""
+        until = time_text(moment(lowered.until / 1000))
+        now = time_text(moment(lowered.now / 1000))
+        text = (
+            f"item {lowered.item} was accounted for up to {until}, because a clock was ahead.  Now it is accounted for "
+            f"up to {now}: moments between the two may be run or reported a second time"
         )
         kind = "records claimed moments that had yet to come"
-        self._limited_log.warning(log, job, kind, text, each=MOST, item=lowered.item, slot=lowered.slot)
+        self._limited_log.warning(log, job, kind, text, each=MOST, item=lowered.item)
 
 
 def left_of(span: Span | None, first: int) -> Passed:
@@ -79,25 +100,26 @@ def left_of(span: Span | None, first: int) -> Passed:
     if span is None:
         return Passed(first, first)
     cron = parsed_cron(span.cron, span.time_zone, span.dst)
-    return Timetable(cron, first).passed(first - 1, span.end - 1) or Passed(first, first)
+    timeline = Timeline([InForce(cron, 0, FOREVER, True)], first)
+    passed = timeline.passed(first - 1, span.end - 1)
+    return passed[0] if passed else Passed(first, first)
 
 
 def _consequence(report: Report) -> str:
     """Return what happens to the missed moments, and to the newest moment if that is run instead."""
     they_are = "they are" if report.passed.count > 1 else "it is"
     match report.newest:
-        case Newest.MISSED_AND_LATE:
-            # not by this one if it is leaving
-            return "the newest missed moment is run late, by the instance that holds the item then"
         case Newest.RUN | Newest.LATE:
             return f"{they_are} not run, but a later moment is"
         case _:
-            return f"{they_are} not run{' again' if report.cut_off else ''}"
+            again = " again" if report.cut_off else ""
+            return f"{they_are} not run{again}"
 
 
 def _moments(passed: Passed, time_zone: str) -> str:
     """Return missed moments as text."""
-    first, last = (local_text(one, time_zone) for one in (passed.first, passed.last))
+    first = local_text(passed.first, time_zone)
+    last = local_text(passed.last, time_zone)
     if passed.count == 1:
         return f"the run of {last}"
     at_least = "at least " if passed.count >= MOMENTS_COUNTED else ""

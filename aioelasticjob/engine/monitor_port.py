@@ -45,7 +45,8 @@ class MonitorPort:
     """A job's monitor port, which follows the newest view, and its clients."""
 
     def __init__(self, member: Member, views: Latest[JobView]) -> None:
-        self._member, self._views = member, views
+        self._member = member
+        self._views = views
         self._wanted = OFF
         self._server: asyncio.Server | None = None
         self._clients: set[StreamWriter] = set()
@@ -125,9 +126,11 @@ class MonitorPort:
                 asked = (await reader.readline()).decode("utf-8", "replace").strip()
                 command = asked.lower()
             except ValueError:  # longer than any command
-                asked = command = "…"
+                asked = "…"
+                command = asked
             if command not in COMMANDS:
-                return f"unknown command {asked[:40]!r}: send {' or '.join(COMMANDS)}\n"
+                known = " or ".join(COMMANDS)
+                return f"unknown command {asked[:40]!r}: send {known}\n"
             try:
                 tree = await self._member.session.subtree([layout.root])
             except RegistryError as error:

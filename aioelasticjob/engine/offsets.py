@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from aioelasticjob.engine.commit import until_answered, write
+from aioelasticjob.engine.commit import write
+from aioelasticjob.engine.item_reader import ItemReader
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.membership import restore_parent
-from aioelasticjob.engine.record_cache import RecordCache
 from aioelasticjob.errors import Conflict, Fenced, InvalidSetting, SessionEnded
-from aioelasticjob.model import Claim
+from aioelasticjob.model import NONE, Claim
 from aioelasticjob.registry.transaction import Check, Create, Op, Set
 from aioelasticjob.registry.tree import Node
 
 MAX_OFFSET_BYTES = 512 * 1024
 """The largest offset in bytes.  An offset is a position; larger data belongs in a database."""
-
-REREAD = "to read checkpoints"
-"""The purpose of reading offsets after a claim, for the log line if the registry refuses it."""
 
 
 def encoded(value: str) -> bytes:
@@ -41,8 +38,17 @@ def encoded(value: str) -> bytes:
 class Offsets:
     """The offsets of the items of this instance.  Items that have no offset cost no request at a fire."""
 
-    def __init__(self, member: Member, cache: RecordCache) -> None:
-        self._member, self._cache, self._items = member, cache, cache.items
+    def __init__(self, member: Member, reader: ItemReader) -> None:
+        self._member = member
+        self._reader = reader
+        self._there = set[int]()
+        """The items that had an offset when that was read or written last."""
+        self._possible = set[int]()
+        """The items that have an offset, or may have one: their run may have been cut off while it saved one."""
+
+    def possible(self, items: frozenset[int]) -> frozenset[int]:
+        """Return those of some items that may have an offset."""
+        return items & self._possible if self._possible else NONE
 
     async def read(self, items: Collection[int]) -> dict[int, str]:
         """Return the offsets of items, and note which of them have one.
@@ -55,18 +61,9 @@ class Offsets:
         offsets = [self._member.layout.item(item).offset for item in items]
         nodes = zip(items, await self._member.session.get_many(offsets), strict=True)
         found = {item: self._text(item, node) for item, node in nodes if node}
-        for item in items:
-            self._items[item].has_offset = self._items[item].may_have_offset = item in found
-        return found
-
-    async def reread(self, items: Collection[int]) -> dict[int, str]:
-        """Return the offsets of items just claimed.  This tries until the session ends: the items must be settled.
-
-        Raises:
-            SessionEnded: the session was lost, and with it the claim.
-        """
-        found = await until_answered(self._member, REREAD, lambda: self.read(items))
-        self._member.refusals.accepted(REREAD)
+        for known in (self._there, self._possible):
+            known.difference_update(items)
+            known.update(found)
         return found
 
     async def save(self, claim: Claim, item: int, value: str) -> None:
@@ -77,8 +74,8 @@ class Offsets:
             InvalidSetting: the value is not text, or larger than ``MAX_OFFSET_BYTES``.
             RegistryError: the registry refuses the write; nothing was saved.
         """
-        data, entry = encoded(value), self._items[item]
-        entry.may_have_offset = True
+        data = encoded(value)
+        self._possible.add(item)
         while True:
             try:
                 await write(self._member, self._saving(claim, item, data), "to save an offset", wait=True)
@@ -89,25 +86,35 @@ class Offsets:
                     raise Fenced(item) from None
                 if conflict.reason not in ("exists", "missing"):  # somebody has made nodes by hand
                     raise
-                if conflict.reason != "missing" or entry.has_offset:
-                    entry.has_offset = conflict.reason == "exists"
+                if conflict.reason == "exists":
+                    self._there.add(item)
+                elif item in self._there:
+                    self._there.discard(item)
                 elif not await restore_parent(self._member, self._member.layout.offsets):
                     raise Fenced(item) from None
             else:
-                entry.has_offset = entry.may_have_offset = True  # a read may have been answered during the save
+                self._there.add(item)
+                self._possible.add(item)  # a read may have been answered during the save
                 return
 
     def _saving(self, claim: Claim, item: int, data: bytes) -> list[Op]:
-        paths, version = self._member.layout.item(item), claim.items[item].version
-        fence: list[Op] = [] if version is None else [Check(paths.execution, version), Check(paths.running)]
-        return [*fence, Set(paths.offset, data, -1) if self._items[item].has_offset else Create(paths.offset, data)]
+        paths = self._member.layout.item(item)
+        version = claim.items[item].version
+        operations = list[Op]()
+        if version is not None:
+            operations += [Check(paths.execution, version), Check(paths.running)]
+        if item in self._there:
+            operations.append(Set(paths.offset, data, -1))
+        else:
+            operations.append(Create(paths.offset, data))
+        return operations
 
     def _text(self, item: int, node: Node) -> str:
         try:
             return node.data.decode()
         except UnicodeDecodeError as error:
             why = f"is not valid UTF-8, so the bytes that are not are replaced: {error}"
-            self._cache.warn(self._member.layout.item(item).offset, node.stat.mzxid, why)
+            self._reader.warn(self._member.layout.item(item).offset, node.stat.mzxid, why)
             return node.data.decode("utf-8", "replace")
 
 

@@ -53,10 +53,12 @@ def who_acted(path: str, note: Node | None, since: int) -> str:
     if note is None or note.stat.mzxid <= since:
         return ""
     fields = json_object(note.data)
-    by, paths = fields.get("by"), fields.get("paths")
+    by = fields.get("by")
+    paths = fields.get("paths")
     if not isinstance(by, str) or not isinstance(paths, list) or not all(isinstance(one, str) for one in paths):
         return ""  # somebody has written something else there
-    return shown_name(by) if path in paths or parent(path) in paths else ""
+    is_named = path in paths or parent(path) in paths
+    return shown_name(by) if is_named else ""
 
 
 def log_operator_actions(member: Member, before: JobView, after: JobView) -> None:
@@ -82,20 +84,23 @@ def log_overwritten(member: Member, before: JobConfig | None, after: JobConfig) 
 
 def operator_actions(before: JobView, after: JobView, member: Member) -> Iterator[str]:
     """Yield a sentence for each thing that an operator has done to the job between two views."""
-    layout, ip, change = member.layout, member.ip, _Change(before, after)
+    layout = member.layout
+    ip = member.ip
+    change = _Change(before, after)
     yield from _switched(change, before.tree, after.tree, {"paused": layout.paused}, "the job")
     here = {"paused": layout.server_paused(ip), "disabled": layout.server_disabled(ip)}
     yield from _switched(change, before.tree, after.tree, here, f"this server, {ip}")
     everywhere = {flag: server_switch(ip, flag) for flag in UNDONE}
     yield from _switched(change, before.switches, after.switches, everywhere, f"this server, {ip}, in all jobs")
-    off, on = after.disabled_items - before.disabled_items, (before.disabled_items - after.disabled_items) & after.items
+    off = after.disabled_items - before.disabled_items
+    on = (before.disabled_items - after.disabled_items) & after.items
     for items, done in ((off, "disabled"), (on, "enabled")):
         if items:
-            yield f"{change.by(layout.item(min(items)).disabled)} has {done} {listed_items(items)}"
-    if member.id in after.triggered and member.id not in before.triggered:
-        yield f"{change.by(layout.trigger(member.id))} has triggered this instance"
-    if (path := layout.shutdown(member.id)) in after.tree and path not in before.tree:
-        yield f"{change.by(path)} has asked this instance to leave"
+            path = layout.item(min(items)).disabled
+            yield f"{change.by(path)} has {done} {listed_items(items)}"
+    shutdown = layout.shutdown(member.id)
+    if shutdown in after.tree and shutdown not in before.tree:
+        yield f"{change.by(shutdown)} has asked this instance to leave"
     if after.config != before.config:
         yield from _configured(change, layout.config)
     yield from _requested(change)
@@ -110,17 +115,22 @@ class _Change:
 
     def by(self, path: str) -> str:
         """Return who has changed a node between the views, as far as that is known."""
-        before, after, own = self.before, self.after, self.after.layout.operator
+        before = self.before
+        after = self.after
+        own = self.after.layout.operator
         for then, now, note in ((before.tree, after.tree, own), (before.switches, after.switches, SWITCHES)):
             last = then.get(note)
-            if by := who_acted(path, now.get(note), 0 if last is None else last.stat.mzxid):
+            since = 0 if last is None else last.stat.mzxid
+            if by := who_acted(path, now.get(note), since):
                 return by
         return ANYBODY
 
 
 def _configured(change: _Change, path: str) -> Iterator[str]:
     """Yield a sentence for each setting that was changed."""
-    before, after, by = change.before.config, change.after.config, change.by(path)
+    before = change.before.config
+    after = change.after.config
+    by = change.by(path)
     for one in differences(before, after):
         if by == ANYBODY or one.setting == "requires":  # which also a request or an instance may change
             who = f"the setting {one.setting} was changed"
@@ -131,27 +141,36 @@ def _configured(change: _Change, path: str) -> Iterator[str]:
 
 def _changed(who: str, one: Difference) -> str:
     """Return a sentence with both values of a setting; without them if they are options, which may hold passwords."""
-    secret = isinstance(one.declared, dict) or isinstance(one.applies, dict)
-    return who if secret else f"{who} from {shown(one.declared)} to {shown(one.applies)}"
+    is_secret = isinstance(one.declared, dict) or isinstance(one.applies, dict)
+    return who if is_secret else f"{who} from {shown(one.declared)} to {shown(one.applies)}"
 
 
 def _requested(change: _Change) -> Iterator[str]:
     """Yield a sentence for each request that was made, paused, resumed or cancelled, and for each wish to stop runs."""
-    before, after, layout = change.before, change.after, change.after.layout
+    before = change.before
+    after = change.after
+    layout = change.after.layout
     if layout.requests not in after.tree:
         return
-    known, now = before.request_nodes.held, after.request_nodes.held
-    changed = [one for name, one in now.items() if one is not known.get(name)] if now is not known else []
-    for one in sorted((one for one in changed if isinstance(one, Request)), key=order):
-        path, last = layout.request(one.id), known.get(one.id)
+    known = before.request_nodes.held
+    now = after.request_nodes.held
+    if now is known:
+        return
+    changed = [one for name, one in now.items() if one is not known.get(name)]
+    requests = [one for one in changed if isinstance(one, Request)]
+    wishes = [one for one in changed if isinstance(one, Cancellation)]
+    for one in sorted(requests, key=order):
+        path = layout.request(one.id)
+        last = known.get(one.id)
         if not isinstance(last, Request):
             yield f"{shown_name(one.by)} has asked for runs: the request {one.id}"
             continue
         if one.stopped == CANCELLED and not last.stopped:
             yield f"{change.by(path)} has cancelled the request {one.id}"
         if one.paused != last.paused:
-            yield f"{change.by(path)} has {'paused' if one.paused else 'resumed'} the request {one.id}"
-    for wish in sorted((one for one in changed if isinstance(one, Cancellation)), key=lambda one: one.id):
+            done = "paused" if one.paused else "resumed"
+            yield f"{change.by(path)} has {done} the request {one.id}"
+    for wish in sorted(wishes, key=lambda wish: wish.id):
         if not isinstance(known.get(wish.id), Cancellation):
             yield f"{shown_name(wish.by)} has asked to stop the runs of {listed_items(wish.fences)}"
 
@@ -160,4 +179,5 @@ def _switched(change: _Change, before: Tree, after: Tree, flags: Mapping[str, st
     """Yield a sentence for each flag, by its word, that was set or removed."""
     for done, path in flags.items():
         if (path in after) != (path in before):
-            yield f"{change.by(path)} has {done if path in after else UNDONE[done]} {what}"
+            word = done if path in after else UNDONE[done]
+            yield f"{change.by(path)} has {word} {what}"

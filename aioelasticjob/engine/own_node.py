@@ -31,13 +31,17 @@ def renewed(member: Member, view: JobView, year: int) -> Set | None:
     Its features are written, too, if required ones were overwritten.  ``year`` is the present one.
     """
     path = member.layout.instance(member.id)
-    if not member.owns(node := view.tree.get(path)):  # somebody has removed it
+    node = view.tree.get(path)
+    if not member.owns(node):  # somebody has removed it
         return None
-    said, config = json_object(node.data), view.config
+    said = json_object(node.data)
+    config = view.config
+    differing = [one.setting for one in differences(member.declared or config, config)]
+    ahead = intolerable_difference(member.session.clock_skew, config)
     notes: dict[str, object] = {
         refusals.KEY: member.refusals.note(said),
-        "differs": [one.setting for one in differences(member.declared or config, config)] or None,
-        CLOCK: _clock_note(noted_clock_difference(said), intolerable_difference(member.session.clock_skew, config)),
+        "differs": differing or None,
+        CLOCK: _clock_note(noted_clock_difference(said), ahead),
     }
     rules = zone_rules.present(config, year)
     if view.instances[member.id].zone_rules != rules:
@@ -62,4 +66,5 @@ def noted_clock_difference(data: Mapping[str, object]) -> float | None:
 
 def _clock_note(said: float | None, now: float | None) -> float | None:
     """Return what the node has to say of the clock: what it says already, if that has not changed much."""
-    return said if said is not None and now is not None and abs(now - said) <= CHANGE else now
+    is_close = said is not None and now is not None and abs(now - said) <= CHANGE
+    return said if is_close else now

@@ -67,12 +67,15 @@ class Pacing:
 
     def look(self, view: JobView) -> Due:
         """Return what is due now."""
-        now, config = get_running_loop().time(), view.config
+        now = get_running_loop().time()
+        config = view.config
         if view.eligible != self.members:
-            self.members, self.since = view.eligible, now
+            self.members = view.eligible
+            self.since = now
         self.tick_at = min(self.tick_at, now + config.reconcile_interval)  # the interval may be shorter now
         self.counts_at = min(self.counts_at, now + config.statistics_interval)
-        tick, counts = now >= self.tick_at, now >= self.counts_at
+        tick = now >= self.tick_at
+        counts = now >= self.counts_at
         if tick:
             self.tick_at = now + config.reconcile_interval
         if counts:
@@ -88,7 +91,8 @@ class Pacing:
         """
         config = view.config
         if view.leader != self.me or (config.monitor_execution and not config.failover):
-            self.looked_up, self.lingering = None, False
+            self.looked_up = None
+            self.lingering = False
             return False
         seen = (config.failover, frozenset(view.instances), config.sharding_total_count, view.orphans)
         due = tick or seen != self.looked_up
@@ -118,4 +122,5 @@ def _is_damaged(before: JobView, now: JobView) -> bool:
     removed = any(path in before.tree for path in missing)
     stepped_down = before.leader in now.staying and now.leader is None  # other leaders step down themselves
     same = before.sharding_version == now.sharding_version  # an assignment, which may take items, would raise it
-    return removed or stepped_down or (same and bool(before.assignment.keys() - now.assignment.keys()))
+    unassigned = before.assignment.keys() - now.assignment.keys()
+    return removed or stepped_down or (same and bool(unassigned))

@@ -75,7 +75,9 @@ class _Sender(logging.Handler):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()
-        self._connection, self._pid, self._of_forks = connection, os.getpid(), logging.StreamHandler()
+        self._connection = connection
+        self._pid = os.getpid()
+        self._of_forks = logging.StreamHandler()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record with its message and traceback as text: objects and frames cannot be sent."""
@@ -83,7 +85,8 @@ class _Sender(logging.Handler):
             self._of_forks.handle(record)
             return
         try:
-            record.msg, record.args = record.getMessage(), None
+            record.msg = record.getMessage()
+            record.args = None
             if record.exc_info:
                 record.exc_text = record.exc_text or logging.Formatter().formatException(record.exc_info)
                 record.exc_info = None

@@ -17,7 +17,9 @@ from aioelasticjob.logging import logger
 
 QUIET_FOR = 60.0
 """Refusals of one kind of request are logged once in so many seconds.  A refusal not repeated for so long is over."""
-CLAIM, SETTLE, GIVE_BACK = "to claim items", "to settle items", "to give items back"
+CLAIM = "to claim items"
+SETTLE = "to settle items"
+GIVE_BACK = "to give items back"
 READ_DUE = "to read what is due"
 NEEDED_TO_RUN = frozenset({CLAIM, SETTLE, GIVE_BACK, READ_DUE})
 """The purposes of the requests that a job needs to run items.  While one is refused, moments may be missed."""
@@ -56,7 +58,9 @@ class Refusals:
     """
 
     def __init__(self, job: str, clock: Clock | None = None, limited_log: LimitedLog | None = None) -> None:
-        self._job, self._clock, self._limited_log = job, clock or SystemClock(), limited_log
+        self._job = job
+        self._clock = clock or SystemClock()
+        self._limited_log = limited_log
         self.open: dict[str, RefusedRequest] = {}
         """What was refused last and has not been accepted since, by its purpose."""
         self.past: tuple[tuple[float, float], ...] = ()
@@ -72,13 +76,15 @@ class Refusals:
 
     def ages(self, now: float) -> tuple[tuple[float, float], ...]:
         """Return how many seconds ago each span of refusals that kept items from running began and ended."""
-        spans = [*self.past, *(self._span(one, now) for one in self.open.values() if one.what in NEEDED_TO_RUN)]
+        present = [self._span(one, now) for one in self.open.values() if one.what in NEEDED_TO_RUN]
+        spans = (*self.past, *present)
         return tuple((now - began, now - ended) for began, ended in spans)
 
     def _span(self, one: RefusedRequest, now: float) -> tuple[float, float]:
         """Return the start and the end of the span whose moments could not be run because of a refusal."""
         ended = now if abs(now - one.last) < QUIET_FOR else one.last
-        return one.since - (REFUSAL_DELAY if one.what == CLAIM else 0.0), ended
+        delay = REFUSAL_DELAY if one.what == CLAIM else 0.0
+        return one.since - delay, ended
 
     def _remember(self, one: RefusedRequest, now: float) -> None:
         """Keep the span of a refusal that is over, if it kept items from running."""
@@ -89,7 +95,8 @@ class Refusals:
         """Note a refusal.  It is logged at most once a minute for each kind of request."""
         if error is self._latest:  # the function that raised it has noted it
             return
-        now, self._latest = self._clock.now(), error
+        now = self._clock.now()
+        self._latest = error
         known = self.open.get(what)
         if known is not None and abs(now - known.last) >= QUIET_FOR:
             self._remember(known, now)
@@ -97,24 +104,26 @@ class Refusals:
         if known is None:
             known = RefusedRequest(what, str(error), now, now, 0)
         self.open[what] = replace(known, why=str(error), last=now, times=known.times + 1)
-        if abs(now - self._logged.get(what, -QUIET_FOR)) < QUIET_FOR:
+        logged = self._logged.get(what, -QUIET_FOR)
+        if abs(now - logged) < QUIET_FOR:
             return
-        if self._limited_log is None or self._limited_log.admits(log, self._job, f"the registry refuses {what}"):
+        kind = f"the registry refuses {what}"
+        if self._limited_log is None or self._limited_log.admits(log, self._job, kind):
             self._logged[what] = now
             text = "%s: the registry refuses %s: %s"
             log.error(text, self._job, what, error.with_page(), extra={"job": self._job})
 
     def accepted(self, what: str) -> None:
         """Note that a request was accepted.  That is logged if its refusal was logged."""
-        if (over := self.open.pop(what, None)) is None:
+        over = self.open.pop(what, None)
+        if over is None:
             return
         self._remember(over, self._clock.now())
         if self._logged.get(what, over.since - 1) >= over.since:  # its refusal was logged
-            log.warning(
-                "%s: the registry accepts %s again; it had refused that %s in %.1f s",
-                *(self._job, what, counted(over.times, "time"), self._clock.now() - over.since),
-                extra={"job": self._job},
-            )
+            text = "%s: the registry accepts %s again; it had refused that %s in %.1f s"
+            times = counted(over.times, "time")
+            seconds = self._clock.now() - over.since
+            log.warning(text, self._job, what, times, seconds, extra={"job": self._job})
 
     def note(self, said: Mapping[str, object]) -> object:
         """Return what the instance's node has to say of what is refused at present; None if there is nothing.
@@ -122,19 +131,23 @@ class Refusals:
         ``said`` is what it says now.  That stays as long as the same requests are refused, whatever the newest reasons.
         """
         present = self.present[:MOST]
+        if not present:
+            return None
         noted = [(what, since) for what, _, since in noted_refusals(said)]
-        if present and [(one.what, one.since) for one in present] == noted:
+        if noted == [(one.what, one.since) for one in present]:
             return said[KEY]
-        return [{"what": one.what, "why": one.why[:LONGEST_REASON], "since": one.since} for one in present] or None
+        return [{"what": one.what, "why": one.why[:LONGEST_REASON], "since": one.since} for one in present]
 
 
 def noted_refusals(data: Mapping[str, object]) -> tuple[tuple[str, str, float], ...]:
     """Return the purpose, the reason and the beginning of each refusal that an instance's node tells of."""
     found = data.get(KEY)
     said = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-    rows = [(one.get("what"), one.get("why"), number(one.get("since"))) for one in said]
-    return tuple(
-        (what, why, since)
-        for what, why, since in rows
-        if isinstance(what, str) and isinstance(why, str) and since is not None
-    )
+    noted = list[tuple[str, str, float]]()
+    for one in said:
+        what = one.get("what")
+        why = one.get("why")
+        since = number(one.get("since"))
+        if isinstance(what, str) and isinstance(why, str) and since is not None:
+            noted.append((what, why, since))
+    return tuple(noted)

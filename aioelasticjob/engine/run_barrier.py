@@ -22,8 +22,8 @@ from aioelasticjob.core.request_runs import following, open_requests, waiting_it
 from aioelasticjob.core.requests import Request
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.commit import MAX_CONFLICTS, connected, until_answered, write
+from aioelasticjob.engine.item_reader import cut_off_runs, items_below
 from aioelasticjob.engine.member import Member
-from aioelasticjob.engine.record_cache import cut_off_runs, items_below
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
 from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.model import Fire, FireSource, Requested
@@ -35,8 +35,10 @@ BEGUN: Final = "begun"
 OVER: Final = "over"
 FAILED: Final = "failed: "
 """The beginning of a run's state if its ``before`` has failed; the reason follows."""
-MAX_OPEN_RUNS, MAX_CLOSED_RUNS = 64, 16
-"""How many runs are kept in ``guarantee``: runs that are not over, and runs that are."""
+MAX_OPEN_RUNS = 64
+"""How many runs that are not over are kept in ``guarantee``."""
+MAX_CLOSED_RUNS = 16
+"""How many runs that are over are kept in ``guarantee``."""
 RELEASE_TIMEOUT = 3.0
 """Seconds that giving up the right to call listeners may take during a cancellation."""
 NOTING: Final = "to note how far a run has come"
@@ -53,17 +55,21 @@ def run_of(fire: Fire) -> str:
     """Return the name of a fire's run, which is the same on all instances that take part in it."""
     if fire.source is FireSource.BACKFILL:
         return f"backfill-{fire.request_id}-{fire.slot}"
-    return f"trigger-{fire.request_id or fire.slot}" if fire.source is FireSource.TRIGGER else str(fire.slot)
+    if fire.source is FireSource.TRIGGER:
+        return f"trigger-{fire.request_id or fire.slot}"
+    return str(fire.slot)
 
 
 def moment_of(run: str) -> int | None:
     """Return the scheduled moment of a run; None if somebody has asked for it."""
-    return int(run) if run.isascii() and run.isdecimal() and len(run) <= MAX_MOMENT_DIGITS else None
+    is_moment = run.isascii() and run.isdecimal() and len(run) <= MAX_MOMENT_DIGITS
+    return int(run) if is_moment else None
 
 
 def fire_of(run: str, view: JobView, present: int) -> Fire:
     """Return the fire of an earlier run, for its ``after``; if its moment is not known any more, it is ``present``."""
-    if (moment := moment_of(run)) is not None:
+    moment = moment_of(run)
+    if moment is not None:
         return Fire(moment, FireSource.CRON)
     kind, _, about = run.partition("-")
     number, _, slot = about.partition("-")
@@ -72,30 +78,32 @@ def fire_of(run: str, view: JobView, present: int) -> Fire:
     if request is None:
         return Fire(moment_of(slot) or present, source)
     requested = Requested(request.id, request.version, {})
-    return Fire(moment_of(slot) or request.moment, source, request.parameter, None, request.number, requested)
+    return Fire(moment_of(slot) or request.moment, source, request.parameter, request.number, requested)
 
 
 def is_awaited(run: str, request: Request, moment: int | None) -> bool:
     """Whether an item, which has to run this moment of a request next, has yet to begin a run."""
-    if moment is None or request.span is None:
-        return moment is not None and run == run_of(Fire(moment, request.source, request_id=request.number))
+    if moment is None:
+        return False
+    if request.span is None:
+        fire = Fire(moment, request.source, request_id=request.number)
+        return run == run_of(fire)
     begun, _, slot = run.rpartition("-")
     return begun == f"backfill-{request.number}" and (moment_of(slot) or 0) >= moment
 
 
 class RunBarrier:
-    """Reads and writes the nodes below ``guarantee`` of one job.  Every write is conditional on what was read.
-
-    It has more than twelve methods: each mark has its own, and all share how a write is repeated.
-    """
+    """Reads and writes the nodes below ``guarantee`` of one job.  Every write is conditional on what was read."""
 
     def __init__(self, member: Member) -> None:
-        self._member, self._layout, self._session = member, member.layout, member.session
+        self._member = member
+        self._layout = member.layout
+        self._session = member.session
 
     async def join(self, run: str, items: Collection[int], request: Check | None = None) -> bool:
         """Note that these items begin a run.  They take part in it until they end it or begin another one.
 
-        Return False if the trigger (``request``) is gone, because another claim has begun its run before.
+        Return False if the ``request`` has changed, so that a claim for it would be refused.
         """
         for part in parts(sorted(items), MAX_OPERATIONS):
             try:
@@ -130,10 +138,12 @@ class RunBarrier:
 
         async def decide() -> list[Op]:
             nonlocal mine
-            path, calling = self._layout.guarantee, self._layout.calling(run)
+            path = self._layout.guarantee
+            calling = self._layout.calling(run)
             parent, holder = await self._read([path, calling])
             is_free = holder is None or self._member.owns(holder)  # our own is left from a run that was cut off
-            mine = is_free and _runs(parent).get(run) == state
+            present = _runs(parent).get(run)
+            mine = is_free and present == state
             if not mine or holder is not None:
                 return []
             unchanged = Create(path) if parent is None else Check(path, parent.stat.version)
@@ -149,11 +159,15 @@ class RunBarrier:
         """
 
         async def decide() -> list[Op]:
-            path, calling = self._layout.guarantee, self._layout.calling(run)
+            path = self._layout.guarantee
+            calling = self._layout.calling(run)
             parent, holder = await self._read([path, calling])
-            data = json.dumps(_kept({**_runs(parent), run: state})).encode()
-            freed = [Delete(calling, holder.stat.version)] if self._member.owns(holder) else []
-            return [put(path, data, parent), *freed]
+            states = {**_runs(parent), run: state}
+            data = json.dumps(_kept(states)).encode()
+            operations: list[Op] = [put(path, data, parent)]
+            if self._member.owns(holder):
+                operations.append(Delete(calling, holder.stat.version))
+            return operations
 
         await until_answered(self._member, NOTING, lambda: self._write(decide))
 
@@ -164,7 +178,8 @@ class RunBarrier:
             return [Delete(self._layout.calling(run))]
 
         cut_off = self._session.margin <= 0  # the lease is over: wait until the session is back or has ended
-        with move_on_after(self._session.timeout if cut_off else RELEASE_TIMEOUT, shield=True), suppress(RegistryError):
+        seconds = self._session.timeout if cut_off else RELEASE_TIMEOUT
+        with move_on_after(seconds, shield=True), suppress(RegistryError):
             await until_answered(self._member, NOTING, lambda: self._write(decide))
 
     async def end(self, run: str, items: Collection[int]) -> None:
@@ -177,34 +192,42 @@ class RunBarrier:
 
         The instance that writes last finds what all others have written, so at least one instance finds each run.
         """
-        waiting = [run for run in await self._waiting() if run != besides]
+        every = await self._waiting()
+        waiting = [run for run in every if run != besides]
         if not waiting:
             return []
         asked = frozenset[str]()
         if any(moment_of(run) is None for run in waiting):
-            asked = await self._asked(view) | await self._requested(view, waiting)
+            asked = await self._requested(view, waiting)
         marks = await self._marks(view)
         wanted = [item for item in range(view.config.sharding_total_count) if item not in view.resting_items]
         reached = min(map(marks.reached, wanted), default=0)
-        open_runs = [run for run in waiting if run not in marks.under_way | asked]
+        not_over = marks.under_way | asked
+        open_runs = [run for run in waiting if run not in not_over]
         over = [run for run in open_runs if (moment_of(run) or 0) <= reached]
         if not over or not view.config.failover:
             return over
         cut_off, _ = await self._ask(lambda: cut_off_runs(self._member, wanted))
-        # they will be rescued; None stands for runs that somebody has asked for
-        rescued = {None if run.record.asked else run.record.slot for run in cut_off.values()}
+        rescued = set[int | None]()  # the moments of runs that will be rescued
+        for run in cut_off.values():
+            moment = None if run.record.asked else run.record.slot  # None stands for runs that somebody has asked for
+            rescued.add(moment)
         return [run for run in over if moment_of(run) not in rescued]
 
     async def tidy(self, view: JobView) -> None:
         """Remove the nodes that no run needs any more."""
         waiting = await self._waiting()
         marks = await self._marks(view)
-        first = min((moment for run in waiting if (moment := moment_of(run)) is not None), default=None)
+        moments = [moment_of(run) for run in waiting]
+        first = min((moment for moment in moments if moment is not None), default=None)
         stale = {child(self._layout.started, item): node for item, node in marks.left.items()}
         for item, node in marks.ended.items():
             if first is None or _moment(node) < first:
                 stale[child(self._layout.completed, item)] = node
-        operations = [Delete(path, node.stat.version) for path, node in stale.items() if not node.stat.num_children]
+        operations = list[Op]()
+        for path, node in stale.items():
+            if not node.stat.num_children:
+                operations.append(Delete(path, node.stat.version))
         for part in parts(operations, MAX_OPERATIONS):
             with suppress(RegistryError):  # a later run tidies up
                 await write(self._member, part, "to remove marks of runs")
@@ -216,34 +239,31 @@ class RunBarrier:
 
     async def _waiting(self) -> Sequence[str]:
         """Return the runs whose ``after`` has not been called."""
-        return [run for run, state in (await self._states()).items() if state == BEGUN]
-
-    async def _asked(self, view: JobView) -> frozenset[str]:
-        """Return the triggered runs that an instance with items has yet to begin."""
-        holders = sorted(set(view.assignment.values()))
-        nodes = await self._read([self._layout.trigger(one) for one in holders])
-        alive = await self._read([self._layout.instance(one) for one in holders])
-        asked = [node for node, there in zip(nodes, alive, strict=True) if node and there]
-        return frozenset(run_of(Fire(0, FireSource.TRIGGER, request_id=node.stat.mzxid)) for node in asked)
+        states = await self._states()
+        return [run for run, state in states.items() if state == BEGUN]
 
     async def _requested(self, view: JobView, runs: Iterable[str]) -> frozenset[str]:
         """Return those of the runs that an item has yet to begin because of a request, which is read anew."""
-        now = replace(view, tree=await self._ask(lambda: self._session.subtree([self._layout.requests])))
-        return frozenset(
-            run
-            for request in open_requests(now)
-            for item in waiting_items(now, request)
-            if item not in view.disabled_items
-            for run in runs
-            if is_awaited(run, request, following(now, request, item))
-        )
+        tree = await self._ask(lambda: self._session.subtree([self._layout.requests]))
+        now = replace(view, tree=tree)
+        awaited = set[str]()
+        for request in open_requests(now):
+            for item in waiting_items(now, request):
+                if item not in view.disabled_items:
+                    moment = following(now, request, item)
+                    awaited.update(run for run in runs if is_awaited(run, request, moment))
+        return frozenset(awaited)
 
     async def _marks(self, view: JobView) -> _Marks:
-        begun, ended = await self._below(self._layout.started), await self._below(self._layout.completed)
+        begun = await self._below(self._layout.started)
+        ended = await self._below(self._layout.completed)
         count = view.config.sharding_total_count
         unwanted = [item for item in begun if item >= count or item in view.disabled_items]  # not rescued
         running = await self._read([self._layout.item(item).running for item in unwanted])
-        left = {item: begun.pop(item) for item, runs in zip(unwanted, running, strict=True) if runs is None}
+        left = dict[int, Node]()
+        for item, lock in zip(unwanted, running, strict=True):
+            if lock is None:
+                left[item] = begun.pop(item)
         return _Marks(begun, ended, left)
 
     async def _below(self, parent: str) -> dict[int, Node]:
@@ -252,33 +272,44 @@ class RunBarrier:
         return {item: node for item, node in zip(items, nodes, strict=True) if node is not None}
 
     async def _enrolling(self, run: str, items: Collection[int]) -> list[Op]:
-        paths, data = [child(self._layout.started, item) for item in items], run.encode()
+        paths = [child(self._layout.started, item) for item in items]
+        data = run.encode()
         above, nodes = await self._with_parents([self._layout.started], paths)
-        marks: list[Op] = [
-            put(path, data, node) for path, node in zip(paths, nodes, strict=True) if node is None or node.data != data
-        ]
+        marks = list[Op]()
+        for path, node in zip(paths, nodes, strict=True):
+            if node is None or node.data != data:
+                marks.append(put(path, data, node))
         return [*above, *marks] if marks else []
 
     async def _ending(self, run: str, items: Collection[int]) -> list[Op]:
+        begun = [child(self._layout.started, item) for item in items]
+        ended = [child(self._layout.completed, item) for item in items]
         parents = [self._layout.started, self._layout.completed]
-        begun, ended = ([child(parent, item) for item in items] for parent in parents)
         above, nodes = await self._with_parents(parents, [*begun, *ended])
-        data, states = run.encode(), await self._states()
-        operations: list[Op] = [
-            Set(path, b"", node.stat.version) if node.stat.num_children else Delete(path, node.stat.version)
-            for path, node in zip(begun, nodes, strict=False)
-            if node is not None and node.data == data
-        ]
-        if states.get(run, BEGUN) == BEGUN and moment_of(run) is not None:
-            last = zip(ended, nodes[len(begun) :], strict=True)
-            operations += [put(path, data, node) for path, node in last if node is None or _moment(node) < int(run)]
+        data = run.encode()
+        states = await self._states()
+        operations = list[Op]()
+        for path, node in zip(begun, nodes, strict=False):
+            if node is not None and node.data == data:
+                if node.stat.num_children:
+                    operations.append(Set(path, b"", node.stat.version))
+                else:
+                    operations.append(Delete(path, node.stat.version))
+        moment = moment_of(run)
+        if states.get(run, BEGUN) == BEGUN and moment is not None:
+            for path, node in zip(ended, nodes[len(begun) :], strict=True):
+                if node is None or _moment(node) < moment:
+                    operations.append(put(path, data, node))
         return [*above, *operations] if operations else []
 
     async def _with_parents(self, parents: list[str], paths: list[str]) -> tuple[list[Op], list[Node | None]]:
         """Return the operations that make missing parents, and the nodes at ``paths``."""
         above = [self._layout.guarantee, *parents]
         nodes = await self._read([*above, *paths])
-        missing: list[Op] = [Create(path) for path, node in zip(above, nodes, strict=False) if node is None]
+        missing = list[Op]()
+        for path, node in zip(above, nodes, strict=False):
+            if node is None:
+                missing.append(Create(path))
         return missing, nodes[len(above) :]
 
     async def _read(self, paths: Sequence[str]) -> list[Node | None]:
@@ -310,7 +341,8 @@ class RunBarrier:
                 return
             except Conflict as conflict:
                 removed = (conflict.path, conflict.reason) == (self._layout.guarantee, "missing")
-                if removed or attempt == MAX_CONFLICTS or (condition and conflict.path == condition.path):
+                is_unmet = condition is not None and conflict.path == condition.path
+                if removed or is_unmet or attempt == MAX_CONFLICTS:
                     raise
 
 
@@ -332,8 +364,11 @@ class _Marks:
 
     def reached(self, item: int) -> int:
         """Return the moment up to which an item has no open run: it has ended that moment, or begun a later one."""
-        begun, ended = self.begun.get(item), self.ended.get(item)
-        return max(0 if ended is None else _moment(ended), 0 if begun is None else _moment(begun) - 1)
+        begun = self.begun.get(item)
+        ended = self.ended.get(item)
+        has_ended = 0 if ended is None else _moment(ended)
+        before_begun = 0 if begun is None else _moment(begun) - 1
+        return max(has_ended, before_begun)
 
 
 def _runs(node: Node | None) -> dict[str, str]:
@@ -344,9 +379,10 @@ def _runs(node: Node | None) -> dict[str, str]:
 
 def _kept(runs: Mapping[str, str]) -> Mapping[str, str]:
     """Return the newest runs that are over, and the newest that are not."""
-    waiting = [run for run, state in runs.items() if state == BEGUN][-MAX_OPEN_RUNS:]
-    closed = [run for run, state in runs.items() if state != BEGUN][-MAX_CLOSED_RUNS:]
-    return {run: state for run, state in runs.items() if run in waiting or run in closed}
+    waiting = [run for run, state in runs.items() if state == BEGUN]
+    closed = [run for run, state in runs.items() if state != BEGUN]
+    kept = {*waiting[-MAX_OPEN_RUNS:], *closed[-MAX_CLOSED_RUNS:]}
+    return {run: state for run, state in runs.items() if run in kept}
 
 
 def _moment(node: Node) -> int:

@@ -26,14 +26,18 @@ class RunCounts:
         """
         if not (self.succeeded or self.failed or self._published):
             return
-        counts = self.succeeded, self.failed
-        paths = member.layout.success_count(member.ip), member.layout.failure_count(member.ip)
+        succeeded = self.succeeded
+        failed = self.failed
+        counts = (succeeded, failed)
+        paths = (member.layout.success_count(member.ip), member.layout.failure_count(member.ip))
         nodes = await member.session.get_many(paths)  # not mirrored: else every instance would receive all counts
         interval = view.config.statistics_interval
         operations = list[Op]()
         for node, path, count in zip(nodes, paths, counts, strict=True):
             is_fresh = node is not None and node.stat.mtime // interval == now // interval
-            present = int(node.data) if node and is_fresh and node.data.isdigit() and len(node.data) < 20 else 0
+            present = 0
+            if node is not None and is_fresh and node.data.isdigit() and len(node.data) < 20:
+                present = int(node.data)
             operations.append(put(path, str(present + count).encode(), node))
         try:
             await write(member, operations, "to publish counts")
@@ -42,5 +46,5 @@ class RunCounts:
         except RegistryError:  # another instance of this server has written: publish with the next interval's
             return
         self._published = any(counts)
-        self.succeeded -= counts[0]  # keep runs that have ended meanwhile
-        self.failed -= counts[1]
+        self.succeeded -= succeeded  # keep runs that have ended meanwhile
+        self.failed -= failed

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from asyncio import get_running_loop
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from anyio import sleep
 
-from aioelasticjob.core.missed import NOT_KEPT, NOT_RECORDED
-from aioelasticjob.core.state import Passed
+from aioelasticjob.core import records
+from aioelasticjob.core.reasons import NOT_RECORDED
+from aioelasticjob.core.timeline import Passed
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.cancellation import HandlerScope
 from aioelasticjob.engine.driver import Awaited, InTask, StateDriver
@@ -27,7 +29,7 @@ from aioelasticjob.ground.latest import Latest
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, run_lease, run_limited_log
 from aioelasticjob.logging import logger
-from aioelasticjob.model import SCHEDULED, Claim, FireSource, Outcome
+from aioelasticjob.model import CUT_OFF, LEFT_OPEN, Claim, FireSource, Outcome, VersionedRecord
 
 log = logger(__name__)
 
@@ -47,15 +49,14 @@ class EndedRun:
 
     claim: Claim
     outcomes: dict[int, Outcome]
+    errors: dict[int, str]
+    """Why runs have failed, by item."""
     unfinished: frozenset[int]
     trace: Trace | None
 
 
 class Runs:
-    """The runs of one job in one session, one after another.
-
-    It has more than twelve methods: the handlers of a run and its settlement have several steps each.
-    """
+    """The runs of one job in one session, one after another."""
 
     def __init__(
         self,
@@ -66,9 +67,16 @@ class Runs:
         settlements: Settlements,
         stopping: Stopping,
     ) -> None:
-        self._job, self._views, self._shared, self._driver, self._stopping = job, views, shared, driver, stopping
-        self._member, self._stats, self._settlements = driver.member, driver.stats, settlements
-        self._loop, self._retry_waits = get_running_loop(), RetryWaits(views)
+        self._job = job
+        self._views = views
+        self._shared = shared
+        self._driver = driver
+        self._stopping = stopping
+        self._member = driver.member
+        self._stats = driver.stats
+        self._settlements = settlements
+        self._loop = get_running_loop()
+        self._retry_waits = RetryWaits(views)
         self._fitted = (job.config, job.config)
         """The newest configuration in force, and what the handlers make of it."""
         self.execution: Execution | None = None
@@ -112,7 +120,9 @@ class Runs:
                 await self._moment_has_come(claim.fire.slot)
             await self._handle(view, execution)
         finally:  # if this was cancelled, no turn may follow, and the end of the job's life settles the items
-            self._unsettled = EndedRun(execution.claim, execution.outcomes, execution.unfinished, execution.trace)
+            self._unsettled = EndedRun(
+                execution.claim, execution.outcomes, execution.errors, execution.unfinished, execution.trace
+            )
         return Awaited(self._begin_settlement, is_there=True)  # the handlers of other jobs begin first
 
     async def _moment_has_come(self, slot: int) -> None:
@@ -132,30 +142,47 @@ class Runs:
         Raises:
             SessionEnded: the session was lost before the settlement was written.
         """
-        ended, self._unsettled = self._unsettled, None
-        if ended is not None and (settlement := self._settle(ended)) is not None:
-            await self._finish_settlement(ended.trace, settlement)
+        ended = self._unsettled
+        self._unsettled = None
+        if ended is None:
+            return
+        if not ended.claim.is_recorded:
+            await self._finish_unmonitored(ended)
+            return
+        await self._finish_settlement(ended.trace, self._settle(ended))
 
-    def _begin_settlement(self) -> Awaited | InTask | None:
-        """Begin to settle the run whose handlers have ended; return how that is to be awaited."""
-        ended, self._unsettled = self._unsettled, None
-        if ended is None or (settlement := self._settle(ended)) is None:
-            return None
+    def _begin_settlement(self) -> Awaited | InTask | Mapping[int, VersionedRecord]:
+        """Begin to settle the run whose handlers have ended; return how that is to be awaited, or what was written."""
+        ended = self._unsettled
+        self._unsettled = None
+        if ended is None:
+            return {}
+        if not ended.claim.is_recorded:
+            if ended.claim.fire.requested is not None:
+                return InTask(partial(self._finish_unmonitored, ended))
+            return self._end_unmonitored(ended)
+        settlement = self._settle(ended)
         if settlement.transaction is None:
             return InTask(partial(self._finish_settlement, ended.trace, settlement))
         return Awaited(self._settled, (ended.trace, settlement), settlement.transaction.answer)
 
-    def _settled(self, trace: Trace | None, settlement: Settlement) -> InTask | None:
-        """Note that a settlement was answered; return what is left to do if it was not accepted whole."""
+    def _settled(self, trace: Trace | None, settlement: Settlement) -> InTask | Mapping[int, VersionedRecord]:
+        """Return what a settlement has written, or what is left to do if it was not accepted whole."""
         if not self._settlements.settled(settlement):
             return InTask(partial(self._finish_settlement, trace, settlement))
         self._note_settled(trace, settlement)
-        return None
+        return settlement.written
 
-    async def _finish_settlement(self, trace: Trace | None, settlement: Settlement) -> None:
+    async def _finish_settlement(self, trace: Trace | None, settlement: Settlement) -> Mapping[int, VersionedRecord]:
+        """Return what a settlement has written.
+
+        Raises:
+            SessionEnded: the session was lost before it was written.
+        """
         if not await self._settlements.finish(settlement):
             raise SessionEnded("the session was lost before the items of the run were settled")
         self._note_settled(trace, settlement)
+        return settlement.written
 
     def _note_settled(self, trace: Trace | None, settlement: Settlement) -> None:
         self._stopping.settling = None
@@ -169,10 +196,12 @@ class Runs:
         config = self._fitted[1]
         if config is not view.config:
             for setting, why in DECLARED_VALUE_KEPT.items():
-                if (kept := getattr(config, setting)) != getattr(view.config, setting):
+                kept = getattr(config, setting)
+                if kept != getattr(view.config, setting):
                     text = f"{setting} = {kept!r} is used, because the handlers here {why}"
                     self._shared.limited_log.warning(log, config.job_name, f"handlers {why}", text)
         events = self._shared.events
+        trace = Trace(claim, config, events, self._shared.clock) if events.heard else None
         return Execution(
             self._job,
             config,
@@ -181,7 +210,7 @@ class Runs:
             self._shared.executors,
             self._failed,
             self._retry_waits,
-            trace=Trace(claim, config, events, self._shared.clock) if events.heard else None,
+            trace=trace,
             report_attempt=self._stats.attempt_failed,
             is_proven=self._member.is_proven,
             handling=self._stopping,
@@ -190,14 +219,17 @@ class Runs:
 
     async def _handle(self, view: JobView, execution: Execution) -> None:
         """Run the handlers while the session is certain to live."""
-        session, claim, began = self._member.session, execution.claim, self._loop.time()
+        session = self._member.session
+        claim = execution.claim
+        began = self._loop.time()
         run_lease.set(session.run_lease(claim.incarnation))
         run_limited_log.set(self._shared.limited_log)
         if execution.job.engine is not None:
             stream = StreamControl(view, self._views, self._stats.run_counts, self._shared.events)
             execution.stream_control = stream
-            if self._retry_waits.leaves or (claim.fire.source is FireSource.FAILOVER and view.assignment_stands):
-                stream.end.set()  # if the item has a holder, its rescue ends after one batch
+            has_holder = claim.fire.source is FireSource.FAILOVER and view.assignment_stands
+            if self._retry_waits.leaves or has_holder:  # the rescue of an item that has a holder ends after one batch
+                stream.end.set()
         catch_up = claim.fire.source is FireSource.MISFIRE and self._driver.state.is_catch_up(claim.fire.slot)
         self.execution = execution
         self._stats.began(execution, catch_up=catch_up)
@@ -207,36 +239,76 @@ class Runs:
             session.bind(scope, claim.incarnation)
             try:
                 if not (scope.cancel_called or self._cancelled):  # the claim may be answered too late
-                    me, listeners = self._member, self._job.listeners
-                    await (with_listeners(execution, me, self._views) if listeners else execute(execution))
+                    if self._job.listeners:
+                        await with_listeners(execution, self._member, self._views)
+                    else:
+                        await execute(execution)
             finally:
-                self.execution = self._scope = None
+                self.execution = None
+                self._scope = None
                 session.unbind(scope)
-                self._stats.ended(execution, self._loop.time() - began, scope.reason or execution.reason)
+                seconds = self._loop.time() - began
+                self._stats.ended(execution, seconds, scope.reason or execution.reason)
 
-    def _settle(self, ended: EndedRun) -> Settlement | None:
-        """Begin to settle the items of a run; None if the claim was not written, because the job is not monitored."""
-        claim, outcomes, unfinished = ended.claim, ended.outcomes, ended.unfinished
-        driver, view = self._driver, self._views.value
-        slot = Passed(claim.fire.slot, claim.fire.slot)
-        if is_scheduled := claim.fire.source in SCHEDULED:
-            driver.state.items.ran(claim.items, claim.fire.slot, unfinished)
-        elif claim.fire.requested is None:  # without a request, nobody would know that the stream is to go on
-            asked = [n for n in unfinished if claim.fire.source is FireSource.TRIGGER or claim.items[n].record.asked]
-            driver.state.missed.put(asked, slot, NOT_KEPT)
-        if not claim.is_recorded:  # the next holder finds no record of this run
-            for item in unfinished if is_scheduled else ():
-                driver.state.items[item].assume(claim.fire.slot - 1)
-            cut_off = claim.items.keys() - outcomes.keys()
-            driver.state.missed.put(cut_off.difference(unfinished), slot, NOT_RECORDED, self._member.id)
-            driver.say_all()
-            return None
+    def _settle(self, ended: EndedRun) -> Settlement:
+        """Begin to settle the items of a run whose claim was written."""
+        claim = ended.claim
+        outcomes = ended.outcomes
+        unfinished = ended.unfinished
+        driver = self._driver
+        view = self._views.value
         settled = left_open(claim, unfinished) if unfinished else claim
-        hand_over, removed = view.config.failover, self._member.id not in view.instances
+        hand_over = view.config.failover
+        removed = self._member.id not in view.instances
         self._stopping.settling = claim
         return self._settlements.settle(
-            settled, outcomes, driver.now(), hand_over=hand_over, removed=removed, unfinished=unfinished
+            settled,
+            outcomes,
+            driver.now(),
+            hand_over=hand_over,
+            removed=removed,
+            unfinished=unfinished,
+            errors=ended.errors,
         )
+
+    def _end_unmonitored(self, ended: EndedRun) -> Mapping[int, VersionedRecord]:
+        """End a run of a job that keeps no records; return the records that only this process knows."""
+        claim = ended.claim
+        outcomes = ended.outcomes
+        unfinished = ended.unfinished
+        driver = self._driver
+        slot = claim.fire.slot
+        cut_off = claim.items.keys() - outcomes.keys() - unfinished
+        # the next holder finds no record of this run
+        driver.state.report(cut_off, Passed(slot, slot), NOT_RECORDED, self._member.id)
+        driver.say_all()
+        now = driver.now()
+        settled = left_open(claim, unfinished) if unfinished else claim
+        written = dict[int, VersionedRecord]()
+        for item, seen in settled.items.items():
+            outcome = outcomes.get(item, Outcome.FAILED)
+            written[item] = records.ended(seen, outcome, now)
+        return written
+
+    async def _finish_unmonitored(self, ended: EndedRun) -> Mapping[int, VersionedRecord]:
+        """End such a run for a request, and note its end there."""
+        fire = ended.claim.fire
+        written = self._end_unmonitored(ended)
+        if fire.requested is None:
+            return written
+        outcomes = dict[int, str]()
+        for item in ended.claim.items:
+            if item in ended.unfinished:
+                outcomes[item] = LEFT_OPEN
+            else:
+                outcomes[item] = ended.outcomes.get(item, CUT_OFF)
+        sent = self._settlements.begin_unmonitored(fire, outcomes)
+        noted = await self._settlements.finish_unmonitored(sent)
+        newest = dict[int, VersionedRecord]()
+        for item, seen in written.items():
+            zxid = noted.get(item, seen.zxid)
+            newest[item] = replace(seen, zxid=zxid)
+        return newest
 
     def _failed(self, context: Context, error: Exception, **of_a_part: Any) -> None:
         self._stats.failed(self._views.value.config, context, error, **of_a_part)

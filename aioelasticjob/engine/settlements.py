@@ -6,23 +6,24 @@ the item's lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from aioelasticjob.core import records
-from aioelasticjob.core.effects import halves
+from aioelasticjob.core.effects import MAX_OPERATIONS, halves, parts
+from aioelasticjob.core.items import Lock
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.request_runs import settling
-from aioelasticjob.engine.claims import items_per_transaction
+from aioelasticjob.engine.claims import OwnLocks, items_per_transaction
 from aioelasticjob.engine.commit import SentTransaction, answer_to, result_of, send
+from aioelasticjob.engine.item_reader import ItemReader, items_below
 from aioelasticjob.engine.member import Member
-from aioelasticjob.engine.record_cache import RecordCache, items_below
 from aioelasticjob.engine.refusals import GIVE_BACK, SETTLE
 from aioelasticjob.errors import Conflict, NodeTooLarge, RegistryError, SessionEnded
 from aioelasticjob.logging import logger
-from aioelasticjob.model import NONE, Claim, Fire, Outcome, VersionedRecord
+from aioelasticjob.model import LEFT_OPEN, NONE, Claim, Fire, Outcome, VersionedRecord
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
 
 Ended: TypeAlias = dict[int, VersionedRecord]
@@ -49,13 +50,17 @@ class Settlement:
     """The transaction of the first part; None if its items are to be read first."""
     gone: frozenset[str] = frozenset()
     """The nodes of requests that somebody has removed."""
+    written: dict[int, VersionedRecord] = field(default_factory=dict)
+    """The records that were written."""
 
 
 class Settlements:
     """Settles the items of claims, and removes locks that were left."""
 
-    def __init__(self, member: Member, cache: RecordCache) -> None:
-        self._member, self._cache = member, cache
+    def __init__(self, member: Member, reader: ItemReader, locks: OwnLocks) -> None:
+        self._member = member
+        self._reader = reader
+        self._locks = locks
 
     def settle(
         self,
@@ -66,15 +71,23 @@ class Settlements:
         hand_over: bool,
         removed: bool = False,
         unfinished: frozenset[int] = NONE,
+        errors: Mapping[int, str] | None = None,
     ) -> Settlement:
         """Begin to end the runs of a claim; ``settled`` or ``finish`` gives the result.
 
         ``now`` is in milliseconds since the epoch.  With ``hand_over``, items whose run was cut off are marked as
         orphans.  ``removed`` says that this instance's node is gone.  Then the job may have been removed and made
         again: other instances may hold the locks, and the versions of nodes have begun again at 0.  So the items are
-        read first.  ``unfinished`` are the items of streams that have given way.
+        read first.  ``unfinished`` are the items of streams that have given way, and ``errors`` says why items have
+        failed.
         """
-        ended = {item: records.ended(seen, outcomes.get(item), now) for item, seen in claim.items.items()}
+        ended = dict[int, VersionedRecord]()
+        for item, seen in claim.items.items():
+            outcome = outcomes.get(item)
+            error = ""
+            if errors is not None and outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
+                error = errors.get(item, "")
+            ended[item] = records.ended(seen, outcome, now, error)
         settlement = Settlement([], SETTLE, claim.fire, read_first=removed, unfinished=unfinished)
         return self._begin(settlement, ended, hand_over=hand_over)
 
@@ -85,7 +98,7 @@ class Settlements:
         if not isinstance(answer, Committed):
             return False
         self._note_settled(settlement, answer)
-        self._unlock(settlement.parts[0])
+        self._locks.release(settlement.parts[0])
         return True
 
     async def finish(self, settlement: Settlement) -> bool:
@@ -94,7 +107,11 @@ class Settlements:
         If the registry refuses the settlement, for whatever reason, it is tried again as long as the session lives,
         because the items stay locked until they are settled.  A transaction that is too large is sent in two halves.
         """
-        items, refused, before = [item for part in settlement.parts for item in part], 0, ""
+        items = list[int]()
+        for part in settlement.parts:
+            items.extend(part)
+        refused = 0
+        before = ""
         while settlement.parts:
             try:
                 if sent := settlement.transaction or await self._read_and_send(settlement):
@@ -108,7 +125,8 @@ class Settlements:
             except RegistryError as error:
                 settlement.transaction = None
                 if isinstance(error, NodeTooLarge) and len(settlement.parts[0]) > 1:
-                    settlement.parts[:1] = [dict(half) for half in halves(list(settlement.parts[0].items()))]
+                    too_large = list(settlement.parts[0].items())
+                    settlement.parts[:1] = [dict(half) for half in halves(too_large)]
                     continue
                 if isinstance(error, Conflict):
                     _leave_out_refused(self._member.layout, settlement, error)
@@ -116,13 +134,54 @@ class Settlements:
                     await self._member.session.back_off(refused)
                     refused += 1
                 before = str(error)
-        self._unlock(items)
+        self._locks.release(items)
         return True
 
+    def begin_unmonitored(self, fire: Fire, outcomes: Mapping[int, str]) -> list[SentTransaction]:
+        """Begin to note how runs for a request have ended, of a job whose execution is not monitored.
+
+        ``finish_unmonitored`` gives the result.  If that is cancelled, the transactions are on their way all the same.
+        """
+        noted = settling(self._member.layout, fire, outcomes)
+        return [send(self._member, part, SETTLE) for part in parts(noted, MAX_OPERATIONS)]
+
+    async def finish_unmonitored(self, sent: Sequence[SentTransaction]) -> dict[int, int]:
+        """Wait until it is noted how runs have ended, as long as the session lives; return the transactions by item.
+
+        A node that somebody has removed is left out: with it, its request is gone.
+        """
+        noted = dict[int, int]()
+        for transaction in sent:
+            waiting = transaction
+            refused = 0
+            while True:
+                left = waiting.ops
+                try:
+                    committed = await result_of(self._member, waiting, wait=True)
+                    for op in waiting.ops:
+                        item = int(op.path.rpartition("/")[2])
+                        noted[item] = committed.zxid
+                    break
+                except SessionEnded:
+                    return noted
+                except Conflict as conflict:
+                    left = [op for op in left if op.path != conflict.path]
+                except RegistryError:
+                    await self._member.session.back_off(refused)
+                    refused += 1
+                if not left:
+                    break
+                waiting = send(self._member, left, SETTLE)
+        return noted
+
     async def give_back(self, claim: Claim) -> bool:
-        """Give back items whose run has not begun, with their former records; False if the session was lost."""
-        former = {item: VersionedRecord(claim.before[item], seen.version) for item, seen in claim.items.items()}
-        return await self.finish(self._begin(Settlement([], GIVE_BACK), former))
+        """Give back items whose run has not begun: their moment is owed again; False if the session was lost."""
+        former = Ended()
+        for item, seen in claim.items.items():
+            record = records.given_back(claim.before[item], seen.record)
+            former[item] = VersionedRecord(record, seen.version)
+        settlement = self._begin(Settlement([], GIVE_BACK), former)
+        return await self.finish(settlement)
 
     async def release(self, item: int, *, hand_over: bool) -> None:
         """Remove a lock of this session that no execution needs any more, because its run was cut off.
@@ -133,20 +192,22 @@ class Settlements:
         Raises:
             RegistryError: the registry cannot be read.
         """
-        await self._cache.learn([item])
-        entry = self._cache.items[item]
-        seen = entry.seen  # taken at once: if the item moves away, the entry is forgotten while the mark is read
-        if seen is None or not entry.locked or entry.executing:
+        by_item = await self._reader.read([item])
+        found = by_item[item]
+        executing = self._locks.executing
+        if found.lock is not Lock.OURS or item in executing:
             return
-        entry.executing = True  # or a second call would remove the lock of a rescue that begins when this one ends
+        executing.add(item)  # or a second call would remove the lock of a rescue that begins when this one ends
         try:
-            (rescue,) = await self._member.session.get_many([self._member.layout.item(item).failover])
+            path = self._member.layout.item(item).failover
+            (rescue,) = await self._member.session.get_many([path])
         except BaseException:
-            entry.executing = False
+            executing.discard(item)
             raise
         if self._member.owns(rescue):
-            entry.rescuing = True
-        if await self.finish(self._begin(Settlement([], SETTLE), {item: seen}, hand_over=hand_over)):
+            self._locks.rescuing.add(item)
+        settlement = self._begin(Settlement([], SETTLE), {item: found.seen}, hand_over=hand_over)
+        if await self.finish(settlement):
             why = "was still locked by this instance, though its run had been cut off"
             text = f"item {item} {why}; the lock was removed"
             self._member.log_limited(log, "locks of runs that were cut off were removed", text, item=item)
@@ -157,22 +218,29 @@ class Settlements:
         Raises:
             RegistryError: the registry cannot be read.
         """
-        layout, session = self._member.layout, self._member.session
+        layout = self._member.layout
+        session = self._member.session
         items = await items_below(session, layout.execution)
-        nodes = await session.get_many([layout.item(item).running for item in items])
+        paths = [layout.item(item).running for item in items]
+        nodes = await session.get_many(paths)
         for item, lock in zip(items, nodes, strict=True):
             if self._member.owns(lock):
                 await self.release(item, hand_over=hand_over)
 
     def _begin(self, settlement: Settlement, ended: Ended, *, hand_over: bool = False) -> Settlement:
         """Begin to write these records, and to remove the locks of their items."""
-        at_once = items_per_transaction(
-            [text for seen in ended.values() for text in (seen.record.parameter, seen.record.unknown)]
-        )
+        texts = list[str | None]()
+        for seen in ended.values():
+            texts += [seen.record.parameter, seen.record.unknown, seen.record.error]
+        at_once = items_per_transaction(texts)
         if hand_over:
-            settlement.handed_over = frozenset([item for item, seen in ended.items() if not seen.record.completed])
+            cut_off = [item for item, seen in ended.items() if not seen.record.completed]
+            settlement.handed_over = frozenset(cut_off)
         given = list(ended.items())
-        settlement.parts = [dict(given[n : n + at_once]) for n in range(0, len(given), at_once)]
+        settlement.parts = []
+        for first in range(0, len(given), at_once):
+            part = given[first : first + at_once]
+            settlement.parts.append(dict(part))
         self._begin_part(settlement)
         return settlement
 
@@ -187,33 +255,49 @@ class Settlements:
 
         Somebody may have edited records by hand, so the versions that are read now are used.
         """
-        part, entries = settlement.parts[0], self._cache.items
+        part = settlement.parts[0]
+        rescuing = self._locks.rescuing
         # If they cannot be read, the part is sent as it is, and is refused again.  If the job may have been made anew,
         # it could be accepted, because versions may have begun again at 0: then it is not sent.
         with nullcontext() if settlement.read_first else suppress(RegistryError):
-            await self._cache.learn(part)
-            mine = {n: replace(seen, version=entries[n].version) for n, seen in part.items() if entries[n].locked}
-            rescued = [item for item in sorted(mine) if entries[item].rescuing]
-            marks = await self._member.session.get_many([self._member.layout.item(item).failover for item in rescued])
-            for item, mark in zip(rescued, marks, strict=True):  # a foreign mark was made by hand, so leave it alone
-                entries[item].rescuing = self._member.owns(mark)
+            found = await self._reader.read(part)
+            mine = Ended()
+            for item, seen in part.items():
+                if found[item].lock is Lock.OURS:
+                    mine[item] = replace(seen, version=found[item].seen.version)
+            rescued = sorted(rescuing.intersection(mine))
+            paths = [self._member.layout.item(item).failover for item in rescued]
+            marks = await self._member.session.get_many(paths)
+            for item, mark in zip(rescued, marks, strict=True):
+                if not self._member.owns(mark):  # a foreign mark was made by hand, so leave it alone
+                    rescuing.discard(item)
             settlement.parts[0] = mine
             settlement.handed_over -= part.keys() - mine.keys()
         return self._send_part(settlement) if settlement.parts[0] else None
 
     def _send_part(self, settlement: Settlement) -> SentTransaction:
         """Send the transaction of the first part."""
-        layout, ended, operations = self._member.layout, settlement.parts[0], list[Op]()
+        layout = self._member.layout
+        ended = settlement.parts[0]
+        operations = list[Op]()
         for item, seen in ended.items():
             paths = layout.item(item)
             assert seen.version is not None  # a claim has written it
-            operations += [Set(paths.execution, records.encode(seen.record), seen.version), Delete(paths.running)]
-        operations += [Delete(layout.item(item).failover) for item in ended if self._cache.items[item].rescuing]
+            record = records.encode(seen.record)
+            operations.append(Set(paths.execution, record, seen.version))
+            operations.append(Delete(paths.running))
+        rescuing = self._locks.rescuing
+        operations += [Delete(layout.item(item).failover) for item in ended if item in rescuing]
         for item in settlement.handed_over.intersection(ended):
             seen = ended[item]
-            operations.append(Create(layout.item(item).orphan, records.encode_mark(seen.record, seen.zxid)))
+            mark = records.encode_mark(seen.record, seen.zxid)
+            operations.append(Create(layout.item(item).orphan, mark))
         if settlement.fire is not None and settlement.fire.requested is not None:
-            noted = settling(layout, settlement.fire, ended, settlement.unfinished)
+            outcomes = dict[int, str]()
+            for item, seen in ended.items():
+                if seen.record.completed:
+                    outcomes[item] = LEFT_OPEN if item in settlement.unfinished else seen.record.outcome
+            noted = settling(layout, settlement.fire, outcomes)
             operations += [one for one in noted if one.path not in settlement.gone]
         settlement.transaction = send(self._member, operations, settlement.what)
         return settlement.transaction
@@ -221,12 +305,7 @@ class Settlements:
     def _note_settled(self, settlement: Settlement, committed: Committed) -> None:
         """Note the records that the transaction of the first part has written."""
         for (item, seen), version in zip(settlement.parts[0].items(), committed.versions[::2], strict=False):
-            self._cache.items[item].seen = VersionedRecord(seen.record, version, committed.zxid)
-
-    def _unlock(self, items: Iterable[int]) -> None:
-        """Note that items are not locked any more."""
-        for entry in map(self._cache.items.__getitem__, items):
-            entry.rescuing = entry.executing = entry.locked = False
+            settlement.written[item] = VersionedRecord(seen.record, version, committed.zxid)
 
 
 def _leave_out_refused(layout: Layout, settlement: Settlement, conflict: Conflict) -> None:
@@ -235,6 +314,7 @@ def _leave_out_refused(layout: Layout, settlement: Settlement, conflict: Conflic
     If no mark can be made, this part is written without any.  The leader makes the missing ones later.
     """
     marked = settlement.handed_over.intersection(settlement.parts[0])
-    if refused := {item for item in marked if layout.item(item).orphan == conflict.path}:
+    refused = {item for item in marked if layout.item(item).orphan == conflict.path}
+    if refused:
         settlement.handed_over -= refused if conflict.reason == "exists" else marked
     settlement.gone |= {conflict.path}  # the path of any other node changes nothing

@@ -34,8 +34,12 @@ class ExecutionStats:
     """Counts and reports the executions of one job in one session."""
 
     def __init__(self, member: Member, clock: Clock, events: Events, dispatcher: ErrorDispatcher) -> None:
-        self._job, self._me = member.layout.job, member.id
-        self._clock, self._events, self._dispatcher, self._limited_log = clock, events, dispatcher, member.limited_log
+        self._job = member.layout.job
+        self._me = member.id
+        self._clock = clock
+        self._events = events
+        self._dispatcher = dispatcher
+        self._limited_log = member.limited_log
         self._counts = events.counts[self._job]
         self.run_counts = RunCounts()
         """Counts the runs that ended here; the coordinator publishes the counts."""
@@ -51,17 +55,21 @@ class ExecutionStats:
         self._counts.fires[fire.source] += 1
         if catch_up:
             self._counts.caught_up += 1
-            self._events.put(CaughtUp(self._job, self._me, fire.slot, tuple(execution.claim.items)))
+            items = tuple(execution.claim.items)
+            self._events.put(CaughtUp(self._job, self._me, fire.slot, items))
         if execution.trace is not None:
             execution.trace.began()
         if fire.source is FireSource.FAILOVER and execution.config.log_runs != "none":
-            items, kind = tuple(execution.claim.items), "runs that were cut off are run again"
-            former = ", ".join(sorted({record.instance for record in execution.claim.before.values()}))
+            items = tuple(execution.claim.items)
+            kind = "runs that were cut off are run again"
+            instances = {record.instance for record in execution.claim.before.values()}
+            former = ", ".join(sorted(instances))
             text = f"was cut off on {former}, and begins again on {self._me}"
             self._warn(execution, items, text, kind, instance=former)
         if execution.config.log_runs == "all":
             items = tuple(execution.claim.items)
-            self._log(logging.INFO, execution, items, "begins" if len(items) == 1 else "begin")
+            what = "begins" if len(items) == 1 else "begin"
+            self._log(logging.INFO, execution, items, what)
 
     def ended(self, execution: Execution, seconds: float, why: str | None = None) -> None:
         """Note the outcomes of an execution that took so many ``seconds``; ``why`` says why it was cancelled."""
@@ -79,8 +87,9 @@ class ExecutionStats:
             self._log_ends(execution, seconds)
         elif cut_short and execution.config.log_runs == "failures":  # no error handler is called for these runs
             for outcome, cause in ((Outcome.CANCELLED, why), (Outcome.STOPPED, RUN_CANCELLED)):
+                because = f": {cause}" if cause else ""
                 for items, when in _ends(execution, outcome, seconds):
-                    text = f"was cancelled {when}{f': {cause}' if cause else ''}"
+                    text = f"was cancelled {when}{because}"
                     self._warn(execution, items, text, "runs were cancelled before their end")
 
     def failed(
@@ -90,20 +99,32 @@ class ExecutionStats:
         if config.log_runs == "none" and config.error_handler == "log":
             return
         fire_time = local_text(context.fire.slot, config.time_zone)
-        run = context.job_name, context.instance, context.claimed, context.task_id, fire_time
-        failure = Failure(*run, error, attempts=context.attempt, part=part, run_goes_on=run_goes_on)
+        failure = Failure(
+            context.job_name,
+            context.instance,
+            context.claimed,
+            context.task_id,
+            fire_time,
+            error,
+            attempts=context.attempt,
+            part=part,
+            run_goes_on=run_goes_on,
+        )
         self._dispatcher.report(config, failure)
 
     def attempt_failed(self, execution: Execution, failed: FailedAttempt) -> None:
         """Note an attempt that has failed; a line says so if another one follows, else the error handler does."""
-        context, retry = failed.context, execution.config.retry
+        context = failed.context
+        retry = execution.config.retry
         self._counts.failed_attempts += 1
         if execution.trace is not None:
             execution.trace.attempt_failed(failed)
         if failed.pause is None or retry is None or execution.config.log_runs == "none":
             return
-        which, when = f"attempt {context.attempt} of {retry.attempts}", _when(execution)
-        where, error = context.instance, error_line(failed.error)
+        which = f"attempt {context.attempt} of {retry.attempts}"
+        when = _when(execution)
+        where = context.instance
+        error = error_line(failed.error)
         text = f"{listed_items(context.claimed)}: {which} failed on {where} in the run of {when}: {error}"
         self._limited_log.warning(
             log,
@@ -117,7 +138,8 @@ class ExecutionStats:
 
     def _warn(self, execution: Execution, items: Sequence[int], what: str, kind: str, **about: Any) -> None:
         """Log ``what`` has become of the run of items; lines of one ``kind`` are limited."""
-        text, about = f"{listed_items(items)}: the run of {_when(execution)} {what}", about | _about(execution, items)
+        text = f"{listed_items(items)}: the run of {_when(execution)} {what}"
+        about = about | _about(execution, items)
         self._limited_log.warning(log, self._job, kind, text, each=MOST, **about)
 
     def _log_ends(self, execution: Execution, seconds: float) -> None:
@@ -130,15 +152,18 @@ class ExecutionStats:
 
     def _log(self, level: int, execution: Execution, items: Sequence[int], what: str, **about: object) -> None:
         """Log ``what`` has become of items of an execution."""
-        text = f"{listed_items(items)} {what} ({execution.claim.fire.source.value} for {_when(execution)})"
-        log.log(level, "%s: %s", self._job, text, extra={"job": self._job, **_about(execution, items), **about})
+        source = execution.claim.fire.source.value
+        text = f"{listed_items(items)} {what} ({source} for {_when(execution)})"
+        extra = {"job": self._job, **_about(execution, items), **about}
+        log.log(level, "%s: %s", self._job, text, extra=extra)
 
     def ended_by_leader(self, config: JobConfig, ended: EndRun) -> GivenUp | None:
         """Note that this instance has ended, as the leader, a run that was cut off and that nobody rescues.
 
         If the run was given up, report that to the error handler, and return the error; None if it was cancelled.
         """
-        item, run = ended.item, ended.run.record
+        item = ended.item
+        run = ended.run.record
         if ended.outcome == Outcome.STOPPED:
             self._put_closed(item, ended.run)
             text = "%s: the run of item %d was cancelled, and was cut off on %s: it ends as stopped, and is not rescued"
@@ -148,18 +173,21 @@ class ExecutionStats:
                 log.info(text, self._job, item, run.instance, extra=about)
             return None
         error = GivenUp(run.rescues, run.instance)
-        task = task_id(self._job, str(item), run.instance, run_name(run.moment, run.request), run.moment)
+        name = run_name(run.moment, run.request)
+        task = task_id(self._job, str(item), run.instance, name, run.moment)
         fire_time = local_text(run.moment, config.time_zone)
         failure = Failure(self._job, run.instance, (item,), task, fire_time, error, what="given-up")
         self._dispatcher.report(config, failure)
         return error
 
     def _put_closed(self, item: int, closed: VersionedRecord) -> None:
-        run, now = closed.record, self._clock.now()
+        run = closed.record
+        now = self._clock.now()
         source = next((one for one in FireSource if one == run.source), FireSource.CRON)
-        task = task_id(self._job, str(item), run.instance, run_name(run.moment, run.request), closed.zxid or run.moment)
-        about = self._job, self._me, run.moment, source, item, Outcome.STOPPED
-        self._events.put(Closed(*about, run.instance, task, now))
+        name = run_name(run.moment, run.request)
+        task = task_id(self._job, str(item), run.instance, name, closed.zxid or run.moment)
+        event = Closed(self._job, self._me, run.moment, source, item, Outcome.STOPPED, run.instance, task, now)
+        self._events.put(event)
 
     def refused(self, why: ElasticJobError, *, again: bool) -> None:
         """Note that a fire is not run: each one is an event, and the first of a series is logged."""
@@ -169,20 +197,17 @@ class ExecutionStats:
             text = "%s: this instance refuses to run items: %s"
             log.error(text, self._job, why.with_page(), extra={"job": self._job})
 
-    def nothing_to_run(self, why: str) -> None:
-        """Log why a trigger runs no item here."""
-        kind = "triggers run no item on an instance"
-        self._limited_log.warning(log, self._job, kind, f"the trigger runs no item here: {why}")
-
 
 def _ends(execution: Execution, outcome: Outcome, seconds: float) -> Iterator[tuple[Sequence[int], str]]:
     """Yield the items of an outcome, those whose handler was called first, each time with when their run ended."""
-    found = execution.outcomes.get
-    items = [item for item in execution.claim.items if found(item, Outcome.CANCELLED) is outcome]
+    outcomes = execution.outcomes
+    items = [item for item in execution.claim.items if outcomes.get(item, Outcome.CANCELLED) is outcome]
     begun = execution.begun if outcome in CUT_SHORT else frozenset(items)
-    if ran := [item for item in items if item in begun]:
+    ran = [item for item in items if item in begun]
+    others = [item for item in items if item not in begun]
+    if ran:
         yield ran, f"after {seconds:.3f} s"
-    if others := [item for item in items if item not in begun]:
+    if others:
         yield others, "before the handler began"
 
 

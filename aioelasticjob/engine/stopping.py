@@ -42,13 +42,16 @@ class Stopping:
     """
 
     def __init__(self, member: Member, departures: Departures) -> None:
-        self._member, self._departures, self._loop = member, departures, get_running_loop()
+        self._member = member
+        self._departures = departures
+        self._loop = get_running_loop()
         self.over = Latest(False)
         """Whether nobody waits any more: the job has left, its session is over, or the process has waited enough."""
         self.settling: Claim | None = None
         self.settle_timeout = SETTLE_TIMEOUT
         """Seconds that settling may take when everything is cancelled; 0 after the process has waited long enough."""
-        self._handling = self._process_stops = False
+        self._handling = False
+        self._process_stops = False
         self._limit: TimerHandle | None = None
         """Cancels the handlers that run too long, if the job leaves."""
         self._next_look: TimerHandle | None = None
@@ -132,5 +135,6 @@ class Stopping:
         if not (why and connected):
             why = "the registry has not accepted it" if connected else "there is no connection to the registry"
         what = "to unregister" if claim is None else f"to settle {listed_items(claim.items)}"
-        job, kind = self._member.layout.job, f"an instance {does} to write the last, because {why}"
+        job = self._member.layout.job
+        kind = f"an instance {does} to write the last, because {why}"
         self._member.limited_log.warning(log, job, kind, f"this instance {does} {what}: {why}", most=1)

@@ -17,7 +17,10 @@ class Trace:
     """Puts the events of one execution, and remembers them, so that each item has exactly one ``Ended`` event."""
 
     def __init__(self, claim: Claim, config: JobConfig, events: Events, clock: Clock) -> None:
-        self._claim, self._events, self._clock, self._job = claim, events, clock, config.job_name
+        self._claim = claim
+        self._events = events
+        self._clock = clock
+        self._job = config.job_name
         self._about = config.job_name, claim.instance, claim.fire.slot, claim.fire.source
         """What most events begin with."""
         self._loop = get_running_loop()
@@ -31,9 +34,13 @@ class Trace:
 
     def began(self) -> None:
         """Put ``Began``; for a rescue, also ``Rescued``, which names the instance whose run was cut off."""
-        fire, me, now = self._claim.fire, self._claim.instance, self._clock.now()
-        items, tasks = tuple(self._open), tuple(self._open.values())
-        self._events.put(Began(*self._about, items, now - fire.slot / 1000, tasks))
+        fire = self._claim.fire
+        me = self._claim.instance
+        now = self._clock.now()
+        items = tuple(self._open)
+        tasks = tuple(self._open.values())
+        late = now - fire.slot / 1000
+        self._events.put(Began(*self._about, items, late, tasks))
         if fire.source is FireSource.FAILOVER:
             for item, task in self._open.items():
                 cut_off = self._claim.before[item].instance
@@ -41,31 +48,38 @@ class Trace:
 
     def started(self, context: Context) -> None:
         """Put ``Started``: a handler is called for the items of a context."""
-        self._started.update(dict.fromkeys(context.claimed, self._loop.time()))
+        now = self._loop.time()
+        self._started.update(dict.fromkeys(context.claimed, now))
         task = self._open[context.claimed[0]]
         self._events.put(Started(*self._about, context.claimed, task, self._clock.now()))
 
     def ended(self, items: Iterable[int], outcome: Outcome) -> None:
         """Put ``Ended`` for items whose handler has ended."""
         for item in items:
-            if (task := self._open.pop(item, None)) is not None:
-                self._put_ended(item, task, outcome, self._loop.time() - self._started.get(item, self._loop.time()))
+            task = self._open.pop(item, None)
+            if task is not None:
+                now = self._loop.time()
+                self._put_ended(item, task, outcome, now - self._started.get(item, now))
 
     def close(self, outcomes: Mapping[int, Outcome], seconds: float) -> None:
         """Put ``Ended`` for all items that have not ended; the execution began ``seconds`` ago."""
         now = self._loop.time()
         for item, task in self._open.items():
             outcome = outcomes.get(item, Outcome.CANCELLED)
-            self._put_ended(item, task, outcome, now - self._started[item] if item in self._started else seconds)
+            took = now - self._started[item] if item in self._started else seconds
+            self._put_ended(item, task, outcome, took)
             if outcome is Outcome.CANCELLED:
                 self._cancelled[item] = task
         self._open = {}
 
     def attempt_failed(self, failed: FailedAttempt) -> None:
         """Put ``AttemptFailed``."""
-        items, task, now = failed.context.claimed, self._open[failed.context.claimed[0]], self._clock.now()
-        attempt = failed.context.attempt, failed.seconds, failed.pause
-        self._events.put(AttemptFailed(*self._about, items, *attempt, task, now, failed.error))
+        items = failed.context.claimed
+        attempt = failed.context.attempt
+        task = self._open[items[0]]
+        now = self._clock.now()
+        event = AttemptFailed(*self._about, items, attempt, failed.seconds, failed.pause, task, now, failed.error)
+        self._events.put(event)
 
     def handed_over(self, items: Collection[int]) -> None:
         """Put ``HandedOver`` for cancelled items that were marked as orphans, so that other instances run them."""
@@ -79,7 +93,8 @@ class Trace:
         self._failures.update(dict.fromkeys(context.claimed, error))
 
     def _put_ended(self, item: int, task: str, outcome: Outcome, seconds: float) -> None:
-        failure, now = self._failures.pop(item, None), self._clock.now()
+        failure = self._failures.pop(item, None)
+        now = self._clock.now()
         if outcome is Outcome.COMPLETED:
             failure = None  # a listener may fail although the run is completed
         attempt = self.attempts.get(item, 1)
@@ -88,9 +103,19 @@ class Trace:
 
 def _task_ids(claim: Claim, config: JobConfig) -> dict[int, str]:
     """Return the task ids that the contexts of these items have."""
-    job, me, slot, run, fences = config.job_name, claim.instance, claim.fire.slot, claim.fire.run, claim.fences
+    job = config.job_name
+    me = claim.instance
+    slot = claim.fire.slot
+    run = claim.fire.run
+    fences = claim.fences
     if config.per == "instance":
         items = sorted(claim.items)
-        together = task_id(job, ",".join(map(str, items)), me, run, max(fences.values(), default=0) or slot)
+        listed = ",".join(map(str, items))
+        newest = max(fences.values(), default=0)
+        together = task_id(job, listed, me, run, newest or slot)
         return dict.fromkeys(items, together)
-    return {item: task_id(job, str(item), me, run, fences.get(item, 0) or slot) for item in claim.items}
+    tasks = dict[int, str]()
+    for item in claim.items:
+        fence = fences.get(item, 0)
+        tasks[item] = task_id(job, str(item), me, run, fence or slot)
+    return tasks

@@ -104,7 +104,8 @@ class Scheduler:
 
     def wake(self, activity: Activity) -> None:
         """Give an activity a turn, after the activities that were woken before it."""
-        (self._urgent if activity.is_urgent else self._woken)[activity] = None
+        waiting = self._urgent if activity.is_urgent else self._woken
+        waiting[activity] = None
         self._news.set()
 
     def go_on(self, activity: Activity) -> None:
@@ -132,7 +133,8 @@ class Scheduler:
                 activity.take_turn()
 
     def _set_timer(self) -> None:
-        earliest = self._heap[0][0] if self._heap and not self.tasks.cancel_scope.cancel_called else inf
+        has_stopped = self.tasks.cancel_scope.cancel_called
+        earliest = self._heap[0][0] if self._heap and not has_stopped else inf
         if self._timer is not None and earliest != self._timer_at:
             self._timer.cancel()
             self._timer = None
@@ -141,7 +143,8 @@ class Scheduler:
         self._timer_at = earliest
 
     def _time_has_come(self) -> None:
-        self._timer, until = None, max(self._timer_at, self.loop.time())
+        self._timer = None
+        until = max(self._timer_at, self.loop.time())
         while self._heap and self._heap[0][0] <= until:
             when, _, activity = heappop(self._heap)
             activity.time_has_come(when)
@@ -156,7 +159,8 @@ class TaskScope:
     """
 
     def __init__(self, scheduler: Scheduler, owner: TaskOwner) -> None:
-        self.scheduler, self.owner = scheduler, owner
+        self.scheduler = scheduler
+        self.owner = owner
         self._scopes: dict[CancelScope, Future[None] | None] = {}
         """The scope of each task, and the task itself, once it is known.  Nothing else keeps the task in memory."""
         self.over = False
@@ -190,7 +194,10 @@ class TaskScope:
 
     async def ended(self) -> None:
         """Wait until no task is left."""
-        while left := [one for one in self._scopes.values() if one is not None and not one.done()]:
+        while True:
+            left = [one for one in self._scopes.values() if one is not None and not one.done()]
+            if not left:
+                return
             await wait(left)
 
     async def _run(self, work: Callable[[*Ts], Awaitable[object]], args: tuple[*Ts], scope: CancelScope) -> None:
@@ -217,11 +224,14 @@ class Activity:
     __slots__ = ("_again", "_due", "_part", "_queued", "_tasks", "_under_way", "is_urgent", "scheduler")
 
     def __init__(self, tasks: TaskScope, part: Part, *, is_urgent: bool = True) -> None:
-        self.scheduler, self.is_urgent = tasks.scheduler, is_urgent
+        self.scheduler = tasks.scheduler
+        self.is_urgent = is_urgent
         self._tasks: TaskScope | None = tasks
         self._part: Part | None = part
-        self._under_way = self._again = False
-        self._due = self._queued = inf
+        self._under_way = False
+        self._again = False
+        self._due = inf
+        self._queued = inf
 
     def wake(self) -> None:
         """Ask for a turn."""
@@ -241,7 +251,8 @@ class Activity:
 
     def take_turn(self) -> None:
         """Call the turn; start a task for the work that it returns, or wait for the time that it returns."""
-        tasks, part = self._tasks, self._part
+        tasks = self._tasks
+        part = self._part
         if tasks is None or part is None or tasks.over:
             return
         if self._under_way:  # it was woken during the turn that has started the present work
@@ -257,12 +268,14 @@ class Activity:
             if found < inf:
                 self._rest(found)
         else:
-            self._under_way, self._again = True, False
+            self._under_way = True
+            self._again = False
             tasks.start_soon(self._finish, found)
 
     def end(self) -> None:
         """Take no more turns, and drop the requested time, so that the heap does not keep the job in memory."""
-        self._tasks = self._part = None
+        self._tasks = None
+        self._part = None
 
     async def _finish(self, work: Work) -> None:
         self._rest(await work())
@@ -271,7 +284,8 @@ class Activity:
             self.wake()
 
     def _rest(self, seconds: float) -> None:
-        self._due = self.scheduler.loop.time() + (max(seconds, SHORTEST_REST) if seconds > 0 else 0.0)
+        rest = max(seconds, SHORTEST_REST) if seconds > 0 else 0.0
+        self._due = self.scheduler.loop.time() + rest
         self._queue()
 
     def _queue(self) -> None:

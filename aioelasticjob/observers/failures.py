@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from types import CodeType, TracebackType
 
-from aioelasticjob.errors import ElasticJobError, stack_text
+from aioelasticjob.errors import ElasticJobError, error_text, stack_text
+from aioelasticjob.ground.credentials import hide_in_text
+from aioelasticjob.ground.encoding import encodable_text
 
 MAX_CAUSE_CHARACTERS = 4_000
 """Characters that the one line may have."""
@@ -20,6 +22,9 @@ MAX_FRAMES = 60
 MAX_CHAINED_ERRORS = 10
 """Errors shown of a chain."""
 
+MAX_REASON_BYTES = 500
+"""Bytes that a reason may have: it stands in the record of each item."""
+
 Frames = tuple[tuple[CodeType, int], ...]
 
 
@@ -29,6 +34,17 @@ def cause(error: BaseException) -> str:
     if isinstance(error, ElasticJobError):
         lines = lines.replace(f"\n{error.reference}\n", "\n")
     return " ".join(lines.split())[:MAX_CAUSE_CHARACTERS]
+
+
+def reason(error: BaseException) -> str:
+    """Return an error's class and the first line of its text, as a record has it.
+
+    Control characters and credentials are left out, and a long text is cut at a character.
+    """
+    lines = error_text(error).strip().splitlines() or [""]
+    line = hide_in_text(encodable_text(" ".join(lines[0].split())))
+    plain = "".join(mark for mark in line if mark.isprintable())
+    return plain.encode()[:MAX_REASON_BYTES].decode("utf-8", "ignore")
 
 
 def stack(error: BaseException) -> str:

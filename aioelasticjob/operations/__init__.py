@@ -12,7 +12,7 @@ from aioelasticjob.operations.asking import (
 from aioelasticjob.operations.backfill import BackfillPlan, backfill, plan_backfill, rerun
 from aioelasticjob.operations.cancelling import cancel
 from aioelasticjob.operations.consequences import SERVER_ACTIONS, ServerAction
-from aioelasticjob.operations.instances import shut_down, trigger
+from aioelasticjob.operations.instances import shut_down
 from aioelasticjob.operations.labels import has_label, label_in, labelled
 from aioelasticjob.operations.queries import dump, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server
@@ -108,7 +108,6 @@ __all__ = [
     "server",
     "server_details",
     "shut_down",
-    "trigger",
     "watch",
     "watch_all",
 ]

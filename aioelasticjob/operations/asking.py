@@ -1,8 +1,7 @@
 """Asking for runs, and pausing and cancelling what was asked for.
 
 Each is one conditional transaction.  The instances of the job answer a request whenever they can, also those that start
-later.  Which worker is too old to answer requests follows from ``requires`` in the job's configuration: the first
-request adds the feature there.
+later.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from uuid import uuid4
 
 from aioelasticjob.config.durations import EXPECTED, Duration, as_seconds
 from aioelasticjob.core.records import MAX_MILLISECONDS
-from aioelasticjob.core.requests import CANCELLED, FEATURE, Request, changed, decode, encode, is_id
+from aioelasticjob.core.requests import CANCELLED, Request, changed, decode, encode, is_id
 from aioelasticjob.core.view import JobView
 from aioelasticjob.cron.zone import local_time
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.times import time_text
 from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.model import FireSource
-from aioelasticjob.operations.instances import parameter_text, see_who_runs, trigger
+from aioelasticjob.operations.instances import items_of, parameter_text, see_who_runs
 from aioelasticjob.operations.queries import listed, no_such_item, requests_view, view_of
 from aioelasticjob.operations.request_status import existing, status_of_request
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit, noted
@@ -34,15 +33,13 @@ MOST_LATE = 60_000
 ATTEMPTS = 5
 """How often a request is written if others change the same nodes meanwhile."""
 
-UNFOLLOWED = "nobody can wait for runs of {} (--wait): they have no records, which monitor_execution = True would make"
-
 
 @dataclass(frozen=True, slots=True)
 class Asked(OperationResult):
     """The result of asking for runs."""
 
     request: str = ""
-    """The id of the request; empty if the workers of the job know no requests, and were asked one by one."""
+    """The id of the request."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -54,6 +51,8 @@ class RunOptions(TypedDict, total=False):
     A run at once is then for the items that are enabled.  In a planned run the part of items that are disabled waits
     until they are enabled.  The summary names the items that are disabled in both cases.
     """
+    instance: str | None
+    """Only the items that this instance holds now, without those that are disabled."""
     at: datetime | None
     """The time for which they are asked for."""
     delay: Duration | None
@@ -68,21 +67,18 @@ async def ask(
     session: Session,
     job: str,
     *,
-    instance: str | None = None,
     parameter: str | Mapping[str, object] | None = None,
     by: str = "",
-    followed: bool = False,
     **options: Unpack[RunOptions],
 ) -> Asked:
-    """Ask for one run of a job's items, at once or later, as the options say; or of those that one instance holds.
+    """Ask for one run of a job's items, at once or later, as the options say.
 
-    A ``parameter`` that is a mapping is passed on as JSON.  With ``followed`` a job whose runs cannot be followed is
-    refused.
+    A ``parameter`` that is a mapping is passed on as JSON.
 
     Raises:
         TypeError: there is no such option.
-        InvalidSetting: no such job, or an argument makes no sense, or the job does not allow it.
-        NotPossible: nobody can answer it, or workers are too old for that.
+        InvalidSetting: no such job or instance, or an argument makes no sense.
+        NotPossible: nobody can answer it.
         ChangedMeanwhile: others have changed the job meanwhile.
         RegistryError: the registry could not be read or written.
     """
@@ -90,16 +86,14 @@ async def ask(
         raise TypeError(f"a request has no option {listed(sorted(unknown))}: known are {', '.join(sorted(known))}")
     items, id, at, delay = options.get("items"), options.get("id"), options.get("at"), options.get("delay")
     text, chosen = parameter_text(parameter), None if items is None else item_numbers(items)
+    instance = options.get("instance")
+    if instance is not None and chosen is not None:
+        raise InvalidSetting("instance", instance, "names the items that it holds: give either it or items")
     planned = _see_when(at, delay)
-    is_for_all_now = all(value is None for value in options.values())
-    if instance is not None:
-        if not is_for_all_now or followed:
-            raise InvalidSetting("instance", instance, "can only be triggered at once, with all items that it holds")
-        return await _trigger(session, job, instance, text, by)
     view = await view_of(session, job, request=id or "")
-    if is_for_all_now and not followed and (not view.config.monitor_execution or _too_old(view)):
-        return await _trigger(session, job, None, text, by)
-    see_whether_requests_work(view, UNFOLLOWED.format(job) if is_for_all_now and followed else "")
+    see_whether_requests_work(view)
+    if instance is not None:
+        chosen = items_of(view, instance)
     if not planned and not (is_id(id) and view.layout.request(str(id)) in view.tree):  # else it was asked already
         see_who_runs(view)
     wanted = await new_request(session, view, chosen, id, by)
@@ -108,12 +102,6 @@ async def ask(
     wanted = replace(wanted, expires=_expiry(options.get("expires"), wanted.moment, view.config.time_zone))
     summary = f"{job}: asked to run {named(wanted, view)}{left_out}"
     return await write_request(session, view, wanted, summary, delay is not None)
-
-
-async def _trigger(session: Session, job: str, instance: str | None, parameter: str | None, by: str) -> Asked:
-    """Ask instances one by one, without a request."""
-    done = await trigger(session, job, instance=instance, parameter=parameter, by=by)
-    return Asked(done.summary, done.paths, done.zxid)
 
 
 async def new_request(
@@ -158,7 +146,7 @@ async def write_request(
             passed = _iso(request.at, view.config.time_zone)
             raise InvalidSetting("at", passed, "has passed: give a later time, or none to run it at once")
         parent = [] if await session.exists(view.layout.requests) else [Create(view.layout.requests)]
-        operations: list[Op] = [*requiring(view), *parent, Create(path, encode(request))]
+        operations: list[Op] = [Check(view.layout.config), *parent, Create(path, encode(request))]
         try:
             waiting = disabled_note(view, request)
             done = await commit(session, operations, f"{summary}, as the request {request.id}{waiting}")
@@ -219,37 +207,24 @@ async def _change_request(
     return await commit(session, [*noted(view.layout, view.tree, by, change), *change], summary)
 
 
-def _too_old(view: JobView) -> list[str]:
-    """Return the instances that do not answer requests."""
-    return sorted(one.id for one in view.instances.values() if FEATURE not in one.features)
+def see_whether_requests_work(view: JobView) -> None:
+    """Check that the job's configuration allows requests.
+
+    Raises:
+        NotPossible: the configuration is invalid.
+    """
+    if view.fault is not None:
+        raise NotPossible(f"{view.fault}: import a whole configuration in its place first")
 
 
-def see_whether_requests_work(view: JobView, unmonitored: str = "") -> None:
-    """Check that the job's records, its configuration and its workers allow requests.
-
-    ``unmonitored`` is the sentence for a job without records, if it is not about runs that are asked for.
+def see_whether_recorded(view: JobView, otherwise: str) -> None:
+    """Check that the job keeps records; ``otherwise`` is the sentence that says what is not possible without them.
 
     Raises:
         InvalidSetting: the job's execution is not monitored.
-        NotPossible: its configuration is invalid, or workers are too old.
     """
-    job, config = view.layout.job, view.config
-    if view.fault is not None:
-        raise NotPossible(f"{view.fault}: import a whole configuration in its place first")
-    if not config.monitor_execution:
-        expected = f"{job} can only be triggered as a whole and at once: anything else needs monitor_execution = True"
-        raise InvalidSetting("monitor_execution", False, unmonitored or expected)
-    if old := _too_old(view):
-        raise NotPossible(f"{job}: {listed(old)} do not answer requests: upgrade these workers first")
-
-
-def requiring(view: JobView) -> list[Op]:
-    """Return the operation that lets the job require workers that answer requests, or a check that it exists."""
-    node, requires = view.tree.get(view.layout.config), view.config.requires
-    if FEATURE in requires or node is None:
-        return [Check(view.layout.config)]
-    config = view.config.changed(requires=(*requires, FEATURE))
-    return [Set(view.layout.config, config.to_json(), node.stat.version)]
+    if not view.config.monitor_execution:
+        raise InvalidSetting("monitor_execution", False, otherwise)
 
 
 def _already(view: JobView, wanted: Request, there: Request | None, is_delayed: bool) -> str:

@@ -19,6 +19,7 @@ from aioelasticjob.operations.asking import (
     item_numbers,
     milliseconds,
     new_request,
+    see_whether_recorded,
     see_whether_requests_work,
     write_request,
 )
@@ -88,7 +89,7 @@ async def backfill(
 
     Raises:
         InvalidSetting: no such job, the job has no schedule or does not allow it, or an argument makes no sense.
-        NotPossible: workers are too old for that.
+        NotPossible: the job's configuration is invalid.
         ChangedMeanwhile: others have changed the job meanwhile.
         RegistryError: the registry could not be read or written.
     """
@@ -146,6 +147,7 @@ async def _request(
 ) -> Request:
     """Return a backfill, whose newest moment is given ``until``: the name and the value of a setting."""
     see_whether_requests_work(view)
+    see_whether_recorded(view, f"moments of {view.layout.job} can be run again only with monitor_execution = True")
     wanted = await new_request(session, view, None if items is None else item_numbers(items), id, by)
     if span.end > wanted.asked + 1:
         setting, newest = until

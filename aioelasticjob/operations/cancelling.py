@@ -8,11 +8,11 @@ from uuid import uuid4
 from aioelasticjob.core.requests import encode_cancellation
 from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.operations.asking import requiring, see_whether_requests_work
+from aioelasticjob.operations.asking import see_whether_recorded, see_whether_requests_work
 from aioelasticjob.operations.queries import has_item, listed, no_such_item, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.transaction import Create
+from aioelasticjob.registry.transaction import Check, Create, Op
 
 
 async def cancel(
@@ -29,12 +29,13 @@ async def cancel(
 
     Raises:
         InvalidSetting: there is no such job or item, or the job's execution is not monitored.
-        NotPossible: nothing runs, or workers are too old for that.
+        NotPossible: nothing runs.
         ChangedMeanwhile: others have changed the job meanwhile.
         RegistryError: the registry could not be read or written.
     """
     view = await view_of(session, job)
-    see_whether_requests_work(view, f"runs of {job} can be cancelled only with monitor_execution = True")
+    see_whether_requests_work(view)
+    see_whether_recorded(view, f"runs of {job} can be cancelled only with monitor_execution = True")
     _see_what_is_meant(view, item, fence)
     items = sorted(view.items) if item is None else [item]
     locks = await session.get_many([view.layout.item(one).running for one in items])
@@ -54,7 +55,8 @@ async def cancel(
     now = round(await session.server_time(view.layout.system_time) * 1000)
     parent = [] if view.layout.requests in view.tree else [Create(view.layout.requests)]
     wish = Create(view.layout.request(f"cancel-{now:x}-{uuid4().hex[:8]}"), encode_cancellation(fences, now, by))
-    return await commit(session, [*requiring(view), *parent, wish], f"{job}: asked to stop {_runs(fences)}; {stays}")
+    operations: list[Op] = [Check(view.layout.config), *parent, wish]
+    return await commit(session, operations, f"{job}: asked to stop {_runs(fences)}; {stays}")
 
 
 def _runs(items: Collection[int]) -> str:

@@ -1,4 +1,4 @@
-"""The requests of operators to instances: to run now, or to leave.
+"""Asking instances to leave, and seeing who would run what somebody asks for.
 
 Each action is one conditional transaction.  If everything is already as the operator wants it, the action writes
 nothing and says so.
@@ -16,46 +16,7 @@ from aioelasticjob.ground.nesting import TOO_DEEP, is_too_deep
 from aioelasticjob.operations.queries import listed, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, signed
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.transaction import Check, Create, Op
-
-
-async def trigger(
-    session: Session,
-    job: str,
-    *,
-    instance: str | None = None,
-    parameter: str | Mapping[str, object] | None = None,
-    by: str = "",
-) -> OperationResult:
-    """Ask one instance, or all that may, to run the items they hold now, once; ``parameter`` is for that run alone.
-
-    A ``parameter`` that is a mapping is passed on as JSON.  Workers log who has asked, if ``by`` names somebody.
-
-    Raises:
-        InvalidSetting: no such job or instance, or the parameter is neither text nor a mapping, or too large for a
-            record.
-        NotPossible: no instance is there to run it, all instances are switched off or hold no item that may run, or
-            a trigger with another parameter waits.
-        ChangedMeanwhile: an instance has gone.
-        RegistryError: the registry could not be read or written.
-    """
-    text = parameter_text(parameter)
-    data = (text or "").encode()
-    view = await view_of(session, job)
-    asked = _asked(view, instance)
-    _see_what_runs(view, asked)
-    layout, requests = view.layout, list[Op]()
-    for one in asked:
-        waiting = view.tree.get(layout.trigger(one))
-        if waiting is None:
-            requests += [Check(layout.instance(one)), Create(layout.trigger(one), data)]
-        elif waiting.data != data:
-            raise NotPossible(_waits(job, one, waiting.data))
-    with_it = f" with the parameter {text!r}" if text else ""
-    if not requests:
-        return await commit(session, (), f"{job}: a trigger{with_it} waits already for {_named(asked)}")
-    summary = f"{job}: asked {_named(asked)} to run its items now{with_it}{_left_out(view, asked)}"
-    return await commit(session, signed(view, by, requests), summary)
+from aioelasticjob.registry.transaction import Check, Create
 
 
 async def shut_down(session: Session, job: str, *, instance: str | None = None, by: str = "") -> OperationResult:
@@ -78,13 +39,29 @@ async def shut_down(session: Session, job: str, *, instance: str | None = None, 
     return await commit(session, signed(view, by, requests), f"{job}: asked {_named(new)} to leave")
 
 
-def see_who_runs(view: JobView) -> None:
-    """Refuse a run that nobody could make now.
+def see_who_runs(view: JobView, instance: str | None = None) -> None:
+    """Refuse a run that nobody, or not the named instance, could make now.
 
     Raises:
+        InvalidSetting: there is no such instance.
         NotPossible: no instance is there, or all are switched off, or all items are disabled.
     """
-    _see_what_runs(view, _asked(view, None))
+    _see_what_runs(view, _asked(view, instance))
+
+
+def items_of(view: JobView, instance: str) -> tuple[int, ...]:
+    """Return the items that an instance holds and that are not disabled.
+
+    Raises:
+        InvalidSetting: there is no such instance.
+        NotPossible: it holds none that may run.
+    """
+    see_who_runs(view, instance)
+    held = sorted(item for item, holder in view.assignment.items() if holder == instance)
+    enabled = tuple(item for item in held if item not in view.disabled_items)
+    if not enabled:
+        raise NotPossible(f"{view.layout.job}: {instance} holds no item: ask without naming an instance")
+    return enabled
 
 
 def parameter_text(given: object) -> str | None:
@@ -150,27 +127,13 @@ def _asked(view: JobView, instance: str | None) -> Sequence[str]:
 
 
 def _see_what_runs(view: JobView, asked: Sequence[str]) -> None:
-    """Refuse a trigger that would run no item, unless an assignment is under way, which may change that."""
+    """Refuse a run of no item, unless an assignment is under way, which may change that."""
     held = [item for item, holder in view.assignment.items() if holder in asked]
     if not (view.assignment_stands and view.assignment) or any(item not in view.disabled_items for item in held):
         return
     if held:
         raise NotPossible(f"{view.layout.job}: all items of {_named(asked)} are disabled: enable one first")
     raise NotPossible(f"{view.layout.job}: {_named(asked)} holds no item: ask without naming an instance")
-
-
-def _left_out(view: JobView, asked: Sequence[str]) -> str:
-    """Return the end of a sentence that names the items that a trigger does not run; empty if there are none."""
-    off = sorted(item for item in view.disabled_items if view.assignment.get(item) in asked)
-    return f"; the items that are disabled are left out: {listed(off)}" if off else ""
-
-
-def _waits(job: str, instance: str, data: bytes) -> str:
-    parameter = f"with the parameter {data.decode('utf-8', 'replace')!r:.80}" if data else "without a parameter"
-    return (
-        f"{job}: a trigger {parameter} waits already for {instance}, which takes it when its run ends: "
-        "ask again after that, nothing was written"
-    )
 
 
 def _named(instances: Sequence[str]) -> str:

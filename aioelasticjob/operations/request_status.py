@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from anyio import sleep
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.records import decode as decode_record
 from aioelasticjob.core.request_runs import begun_items, waiting_items
 from aioelasticjob.core.requests import EXPIRED, Request, is_id
 from aioelasticjob.core.view import JobView
 from aioelasticjob.cron.zone import local_time
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.ground.times import time_text
-from aioelasticjob.model import CUT_OFF
+from aioelasticjob.model import CUT_OFF, Outcome
 from aioelasticjob.operations.instances import see_who_runs
 from aioelasticjob.operations.queries import listed, names, requests_view, view_of
 from aioelasticjob.operations.results import NotPossible
@@ -45,6 +46,8 @@ class RequestStatus:
     """The items whose newest run has not ended."""
     time_zone: str = "UTC"
     """The job's time zone."""
+    errors: Mapping[int, str] = field(default_factory=dict)
+    """Why items have failed whose newest run was made for the request, as their records say."""
 
     @property
     def is_over(self) -> bool:
@@ -95,7 +98,7 @@ async def requests(session: Session, job: str, *, now: float | None = None) -> t
         view = await requests_view(session, job)
     except ForeignData:
         return ()
-    return tuple([await _without_cut_off(session, view, status_of_request(view, one, now)) for one in view.requests])
+    return tuple([await _completed(session, view, status_of_request(view, one, now)) for one in view.requests])
 
 
 async def request(session: Session, job: str, id: str, *, now: float | None = None) -> RequestStatus:
@@ -106,7 +109,7 @@ async def request(session: Session, job: str, id: str, *, now: float | None = No
         RegistryError: the registry could not be read.
     """
     view = await requests_view(session, job, id)
-    return await _without_cut_off(session, view, status_of_request(view, existing(view, id), now))
+    return await _completed(session, view, status_of_request(view, existing(view, id), now))
 
 
 async def ended(
@@ -182,16 +185,39 @@ def status_of_request(view: JobView, request: Request, now: float | None = None)
     return RequestStatus(request, state, dict(outcomes), waiting, running, zone)
 
 
+async def _completed(session: Session, view: JobView, found: RequestStatus) -> RequestStatus:
+    """Add to the status of a request what only the nodes of its items' runs say."""
+    found = await _without_cut_off(session, view, found)
+    if not found.outcomes.keys() & {Outcome.FAILED, Outcome.TIMED_OUT} or not view.config.monitor_execution:
+        return found
+    items = list(found.request.within(view.config.sharding_total_count))
+    nodes = await session.get_many([view.layout.item(item).execution for item in items])
+    errors = dict[int, str]()
+    for item, node in zip(items, nodes, strict=True):
+        record = None if node is None else decode_record(node.data)
+        if record is not None and record.request == found.request.id and record.outcome and record.error:
+            errors[item] = record.error
+    return replace(found, errors=errors)
+
+
 async def _without_cut_off(session: Session, view: JobView, found: RequestStatus) -> RequestStatus:
     """Count runs that were cut off as ended: without failover nobody rescues them, and nobody may be up to note it."""
     if not found.running or view.config.failover:
         return found
-    locks = [view.layout.item(item).running for item in found.running]
+    begun_by = {item: one.instance for item, (one, _) in begun_items(view, found.request).items()}
+    locks = [  # without records, the node of the instance stands for the lock
+        view.layout.instance(instance) if (instance := begun_by[item]) else view.layout.item(item).running
+        for item in found.running
+    ]
     begun = [view.layout.request_item(found.request.id, item) for item in found.running]
     nodes = await session.get_many([*locks, *begun])  # a run that has ended since has removed its lock, and noted it
     before = [view.tree.get(path) for path in begun]
     now = zip(found.running, nodes[: len(locks)], nodes[len(locks) :], before, strict=True)
-    lost = {item for item, lock, node, seen in now if lock is None and node is not None and node == seen}
+    lost = {
+        item
+        for item, lock, node, seen in now
+        if node is not None and node == seen and (lock is None or lock.stat.czxid > node.stat.mzxid)
+    }
     if not lost:
         return found
     running = tuple(item for item in found.running if item not in lost)
@@ -209,8 +235,8 @@ async def _held_up(session: Session, job: str, found: RequestStatus, now: float 
     if not is_due or (found.running and await session.children(Layout(job).instances)):
         return ""
     view = await view_of(session, job)
-    if not view.config.monitor_execution:
-        return f"{job}: without records it answers no such request: set monitor_execution = True first"
+    if request.span is not None and not view.config.monitor_execution:
+        return f"{job}: without records it runs no moments again: set monitor_execution = True first"
     if found.waiting and view.disabled_items.issuperset(found.waiting):
         return f"{job}: all items that are left are disabled ({listed(found.waiting)}): enable one first"
     try:

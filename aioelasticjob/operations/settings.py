@@ -251,8 +251,9 @@ def _about_requests(asked: Iterable[Request], config: JobConfig) -> Iterator[str
     for request in asked:
         if beyond := [item for item in request.items or () if not _within(item, config)]:
             yield f"beyond the new count: {_items(beyond)}, which the request {request.id} asks for and will not run"
-    if (waiting := [request.id for request in asked]) and not config.monitor_execution:
-        yield f"requests that are open wait until monitor_execution is on again: {listed(waiting)}"
+    waiting = [request.id for request in asked if request.span is not None]
+    if waiting and not config.monitor_execution:
+        yield f"backfills that are open wait until monitor_execution is on again: {listed(waiting)}"
 
 
 def _unknown_here(config: JobConfig, differences: Mapping[str, object]) -> Iterator[str]:

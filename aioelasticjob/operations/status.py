@@ -47,6 +47,7 @@ class ItemStatus:
     """Whether its run was cut off and it waits for a rescuer."""
     disabled: bool
     misfired: bool
+    """Whether the newest write of its record reports missed moments."""
     record: Record | None
     """Its newest run; None before the first, and if the record is unreadable."""
     blocked_by: str = ""
@@ -338,6 +339,7 @@ def _item(view: JobView, tree: Tree, item: int) -> ItemStatus:
     executed, lock, offset = tree.get(paths.execution), tree.get(paths.running), tree.get(paths.offset)
     is_blocked = lock is not None and is_made_by_hand(lock)
     running = None if is_blocked else lock
+    record = None if executed is None or not executed.data else records.decode(executed.data)
     return ItemStatus(
         item=item,
         parameter=view.config.sharding_item_parameters.get(item),
@@ -346,8 +348,8 @@ def _item(view: JobView, tree: Tree, item: int) -> ItemStatus:
         rescuer=view.rescues.get(item),
         orphaned=item in view.orphans,
         disabled=item in view.disabled_items,
-        misfired=paths.misfire in tree,
-        record=None if executed is None or not executed.data else records.decode(executed.data),
+        misfired=record is not None and bool(record.owing),
+        record=record,
         blocked_by=paths.running if is_blocked else "",
         offset=None if offset is None else offset.text,
     )

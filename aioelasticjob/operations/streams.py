@@ -78,6 +78,7 @@ class ItemExecution:
     running: str | None
     """The instance that runs it now."""
     misfired: bool
+    """Whether the newest write of the record reports missed moments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ class Streams:
             node, running = tree.get(paths.execution), tree.get(paths.running)
             record = None if node is None else records.decode(node.data)
             runner = None if running is None else running.text
-            found[item] = ItemExecution(record, runner, paths.misfire in tree)
+            found[item] = ItemExecution(record, runner, misfired=record is not None and bool(record.owing))
         changed = frozenset(item for item in {*before, *found} if before.get(item) != found.get(item))
         return ExecutionChanged(found, changed) if changed or last is None else None
 

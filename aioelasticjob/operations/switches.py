@@ -2,9 +2,7 @@
 
 Pausing keeps the assignment, disabling gives the items away; for a whole job both come to the same.  Each action is one
 conditional transaction, which writes or removes the node of what was asked for, and notes who acts, if ``by`` names
-somebody: workers log it.  It writes nothing else, except for workers of older releases: they do not know the nodes of
-whole jobs and of servers in all jobs, so such an action also writes the nodes that they know.  The data of these says
-what they stand for, and they are removed with it.
+somebody: workers log it.
 """
 
 from __future__ import annotations
@@ -12,23 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
-from aioelasticjob.config.job import SWITCHES_FEATURE
-from aioelasticjob.core.instances import address_of, instance
 from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations.queries import foreign_jobs, has_item, listed, names, no_such_item, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, noted_for_all, signed
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.transaction import Create, Delete, Op, put
+from aioelasticjob.registry.transaction import Create, Delete, Op
 from aioelasticjob.registry.tree import Node, Tree
 
 Flag: TypeAlias = Literal["paused", "disabled"]
 FLAGS: Final[tuple[Flag, ...]] = ("paused", "disabled")
-FOR_JOB: Final = b"job"
-"""The data of a server's flag that stands for the pause of the whole job."""
-FOR_SERVER: Final = SWITCHES[1:].encode()
-"""The data of a server's flag in one job that stands for its flag in all jobs."""
 SAME: Final = " (for a whole job disabling is the same as pausing)"
 _UNDONE: Mapping[Flag, str] = {"paused": "resumed", "disabled": "enabled"}
 _PATH: Mapping[Flag, Callable[[Layout, str], str]] = {
@@ -144,43 +136,27 @@ async def knowing(session: Session, ip: str) -> list[Layout]:
 
 async def _pause_job(session: Session, job: str, by: str, same: str = "") -> OperationResult:
     view = await view_of(session, job)
-    older = {address_of(one.id) for one in view.instances.values() if SWITCHES_FEATURE not in one.features}
-    unmarked = sorted(ip for ip in older if view.layout.server_paused(ip) not in view.tree)
-    parents = [path for path in (view.layout.leader,) if path not in view.tree]
-    operations: list[Op] = [] if view.paused else [*map(Create, parents), Create(view.layout.paused)]
-    operations += _with_parents(view, unmarked)
-    if not operations:
+    if view.paused:
         return await commit(session, (), f"{job}: is paused already{same}")
-    also = f"; workers of an older release are paused by their servers: {listed(unmarked)}" if unmarked else ""
-    return await commit(session, signed(view, by, operations), f"{job}: paused{same}{also}")
-
-
-def _with_parents(view: JobView, servers: Sequence[str]) -> list[Op]:
-    """Return the operations that pause servers for workers of an older release."""
-    operations: list[Op] = []
-    for ip in servers:
-        operations += [] if view.layout.server(ip) in view.tree else [Create(view.layout.server(ip))]
-        operations.append(Create(view.layout.server_paused(ip), FOR_JOB))
-    return operations
+    parents = [path for path in (view.layout.leader,) if path not in view.tree]
+    operations = [*map(Create, parents), Create(view.layout.paused)]
+    return await commit(session, signed(view, by, operations), f"{job}: paused{same}")
 
 
 async def _resume_job(session: Session, job: str, flag: Flag, by: str, same: str = "") -> OperationResult:
     view = await view_of(session, job)
-    flags = [view.layout.server_paused(ip) for ip in view.tree.children(view.layout.servers)]
-    marked = [path for path in flags if (node := view.tree.get(path)) is not None and node.data == FOR_JOB]
-    marked += [view.layout.paused] if view.paused else []
-    left = _left(view, frozenset(marked))
-    if not marked:
+    left = _left(view)
+    if not view.paused:
         return await commit(session, (), f"{job}: is not paused as a whole{same}{left}")
-    removal = _removal(view.tree, marked)
+    removal = _removal(view.tree, [view.layout.paused])
     return await commit(session, signed(view, by, removal), f"{job}: {_UNDONE[flag]}{same}{left}")
 
 
-def _left(view: JobView, removed: frozenset[str]) -> str:
+def _left(view: JobView) -> str:
     """Return what stays switched off in a job whose pause has ended, for the end of a sentence."""
     known, found = view.tree.children(view.layout.servers), list[str]()
     for flag in FLAGS:
-        here = [ip for ip in known if (path := _PATH[flag](view.layout, ip)) in view.tree and path not in removed]
+        here = [ip for ip in known if _PATH[flag](view.layout, ip) in view.tree]
         found += [f"{flag} on {listed(here)}"] if here else []
         everywhere = [ip for ip in known if server_switch(ip, flag) in view.switches]
         found += [f"{flag} in all jobs on {listed(everywhere)}"] if everywhere else []
@@ -201,9 +177,9 @@ def _server_flag(view: JobView, flag: Flag, server: str) -> tuple[str, Node | No
 async def _mark(session: Session, job: str, flag: Flag, server: str, by: str) -> OperationResult:
     view = await view_of(session, job)
     path, node = _server_flag(view, flag, server)
-    if node is not None and not _stands_for_another(node):
+    if node is not None:
         return await commit(session, (), f"{job}: is {flag} on {server} already")
-    return await commit(session, signed(view, by, [put(path, b"", node)]), f"{job}: {flag} on {server}")
+    return await commit(session, signed(view, by, [Create(path)]), f"{job}: {flag} on {server}")
 
 
 async def _unmark(session: Session, job: str, flag: Flag, server: str, by: str) -> OperationResult:
@@ -211,7 +187,7 @@ async def _unmark(session: Session, job: str, flag: Flag, server: str, by: str) 
     path, node = _server_flag(view, flag, server)
     whole = "; the whole job is paused" if view.paused else ""
     whole += f"; {server} is {flag} in all jobs" if server_switch(server, flag) in view.switches else ""
-    if node is None or _stands_for_another(node):
+    if node is None:
         return await commit(session, (), f"{job}: is not {flag} on {server} by itself{whole}")
     removal = signed(view, by, _removal(view.tree, [path]))
     return await commit(session, removal, f"{job}: {_UNDONE[flag]} on {server}{whole}")
@@ -219,19 +195,14 @@ async def _unmark(session: Session, job: str, flag: Flag, server: str, by: str) 
 
 async def _mark_everywhere(session: Session, ip: str, flag: Flag, by: str) -> OperationResult:
     layouts = await knowing(session, ip)
-    tree, older = await session.subtree([SWITCHES]), await _with_older_workers(session, layouts)
-    parents = [path for path in (server_switch(ip),) if path not in tree]
-    paths = [_PATH[flag](layout, ip) for layout in older]
-    missing = [path for path, node in zip(paths, await session.get_many(paths), strict=True) if node is None]
-    operations: list[Op] = [Create(path, FOR_SERVER) for path in missing]
-    if server_switch(ip, flag) not in tree:
-        operations += [*map(Create, parents), Create(server_switch(ip, flag))]
-    if not operations:
+    tree = await session.subtree([SWITCHES])
+    if server_switch(ip, flag) in tree:
         return await commit(session, (), f"server {ip}: is {flag} in all jobs already")
-    also = f"; written to the jobs that have workers of an older release, too: {_jobs(missing)}" if missing else ""
+    parents = [path for path in (server_switch(ip),) if path not in tree]
+    operations: list[Op] = [*map(Create, parents), Create(server_switch(ip, flag))]
     known = listed(layout.job for layout in layouts)
     first = noted_for_all(tree, by, operations) or ([] if SWITCHES in tree else [Create(SWITCHES)])
-    summary = f"server {ip}: {flag} in all jobs (it is known to {known}){also}"
+    summary = f"server {ip}: {flag} in all jobs (it is known to {known})"
     return await commit(session, [*first, *operations], summary)
 
 
@@ -240,14 +211,11 @@ async def _unmark_everywhere(session: Session, ip: str, flag: Flag, by: str) -> 
     layouts = [] if server_switch(ip) in tree and not await _is_known(session, ip) else await knowing(session, ip)
     paths = [_PATH[flag](layout, ip) for layout in layouts]
     found = dict(zip(paths, await session.get_many(paths), strict=True))
-    nodes = {path: node for path, node in found.items() if node is not None}
-    marked = {path: node for path, node in nodes.items() if node.data == FOR_SERVER}
-    left = f"; it is still {flag} in {_jobs(nodes.keys() - marked.keys())}" if nodes.keys() - marked.keys() else ""
-    if (node := tree.get(server_switch(ip, flag))) is not None:
-        marked[server_switch(ip, flag)] = node
-    if not marked:
+    own = [path for path, node in found.items() if node is not None]
+    left = f"; it is still {flag} in {_jobs(own)}" if own else ""
+    if server_switch(ip, flag) not in tree:
         return await commit(session, (), f"server {ip}: is not {flag} in all jobs{left}")
-    removal = _removal(Tree(marked), list(marked))
+    removal = _removal(tree, [server_switch(ip, flag)])
     if tree.children(server_switch(ip)) == (flag,):
         removal.append(Delete(server_switch(ip)))
     removal = [*noted_for_all(tree, by, removal), *removal]
@@ -261,19 +229,6 @@ async def _is_known(session: Session, ip: str) -> bool:
         return False
 
 
-async def _with_older_workers(session: Session, layouts: Sequence[Layout]) -> list[Layout]:
-    """Return the jobs that have an instance which does not know what is said about servers in all jobs."""
-    children = await session.children_many([layout.instances for layout in layouts])
-    there = [(layout, name) for layout, found in zip(layouts, children, strict=True) for name in found or ()]
-    nodes = await session.get_many([layout.instance(name) for layout, name in there])
-    older = {
-        layout.job
-        for (layout, name), node in zip(there, nodes, strict=True)
-        if node is not None and node.stat.ephemeral_owner and SWITCHES_FEATURE not in instance(name, node).features
-    }
-    return [layout for layout in layouts if layout.job in older]
-
-
 def _removal(tree: Tree, flags: Sequence[str]) -> list[Op]:
     """Return the operations that remove flags; refuse if a person has made nodes below one of them."""
     for path in flags:
@@ -283,10 +238,6 @@ def _removal(tree: Tree, flags: Sequence[str]) -> list[Op]:
                 f"{path} has nodes below it, so it cannot be removed: remove those first; nothing was written"
             )
     return [Delete(path) for path in flags]
-
-
-def _stands_for_another(node: Node) -> bool:
-    return node.data in (FOR_JOB, FOR_SERVER)
 
 
 def _either(server: str | None, item: int) -> None:

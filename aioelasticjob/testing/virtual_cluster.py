@@ -21,7 +21,6 @@ from aioelasticjob.events import EventReader as EventListener
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.ground.times import moment
 from aioelasticjob.jobs.dependencies import Provider
-from aioelasticjob.model import FireSource
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.operations.asking import milliseconds
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
@@ -230,10 +229,8 @@ class VirtualCluster:
         of_request = f"{status.name}@{asked.request}"
 
         def counts(end: Ended) -> bool:
-            if asked.request:
-                request, _, _ = end.run_id.rpartition("-")  # the run's moment follows, and has no dash
-                return request == of_request
-            return end.source is FireSource.TRIGGER  # a job without records: it knows no requests and no rescues
+            request, _, _ = end.run_id.rpartition("-")  # the run's moment follows, and has no dash
+            return request == of_request
 
         return await self._all_end(status, f"run of {status.name}", within, news, counts)
 

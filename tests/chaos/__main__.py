@@ -1,4 +1,4 @@
-"""A chaos run on real processes: ``python -m tests.chaos [--minutes M] [--seed N] [--kinds KIND] [--beside DIR]``.
+"""A chaos run on real processes: ``python -m tests.chaos [--minutes M] [--seed N] [--kinds KIND]``.
 
 Workers run two jobs on an ensemble of three ZooKeepers and write down every begin and end, while workers, members and
 the network between them are killed, paused, restarted, cut, delayed and swallowed, and while operators change the
@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 
-from tests.chaos.actions import GENTLE_KINDS, KINDS, rage
+from tests.chaos.actions import KINDS, rage
 from tests.chaos.acts import act, judged
 from tests.chaos.report import Played, page
 from tests.chaos.stage import Stage
@@ -32,15 +32,10 @@ from tests.support.real_zookeeper import ensemble
 WORKERS: Final = 4
 
 
-def play(
-    directory: Path, *, seconds: float, seed: int, kinds: Collection[str] = (), beside: Path | None = None
-) -> Played:
-    """Let chaos reign for so long, mend everything, and judge what happened; the history stays in ``directory``.
-
-    With ``beside``, every other worker process runs the package of that checkout.
-    """
+def play(directory: Path, *, seconds: float, seed: int, kinds: Collection[str] = ()) -> Played:
+    """Let chaos reign for so long, mend everything, and judge what happened; the history stays in ``directory``."""
     with ensemble(directory) as members, workers(directory) as starter:
-        stage = Stage(members, starter, directory / "journal", beside)
+        stage = Stage(members, starter, directory / "journal")
         span, unserved = asyncio.run(act(stage, WORKERS, lambda: rage(stage, random.Random(seed), seconds, kinds)))
     arranged, verdict = judged(stage, span, unserved)
     return Played(seed, seconds, JOBS, stage, arranged, span, verdict)
@@ -53,7 +48,7 @@ def main() -> None:
     directory = asked.keep or Path(mkdtemp(prefix="chaos-"))
     directory.mkdir(parents=True, exist_ok=True)
     logging.getLogger("kazoo").setLevel(logging.ERROR)  # it would tell of each member that is killed
-    played = play(directory, seconds=60 * asked.minutes, seed=seed, kinds=asked.kinds, beside=asked.beside)
+    played = play(directory, seconds=60 * asked.minutes, seed=seed, kinds=asked.kinds)
     with suppress(BrokenPipeError):
         print(page(played))
     (directory / "history").write_text(trace(played.arranged.entries, played.span.start))
@@ -68,17 +63,11 @@ def asked_for(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of the choice of actions; by default another one each time")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for logs and history")
     parser.add_argument("--kinds", default="", metavar="KIND,…", help=f"only these: {', '.join(KINDS)}")
-    spared = ", ".join(kind for kind in KINDS if kind not in GENTLE_KINDS)
-    beside_help = f"run every other worker from another checkout; without --kinds none of these happen: {spared}"
-    parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help=beside_help)
     asked = parser.parse_args(arguments)
     named = tuple(filter(None, asked.kinds.split(",")))
     if unknown := [kind for kind in named if kind not in KINDS]:
         parser.error(f"--kinds: no such kind: {', '.join(unknown)}; there are {', '.join(KINDS)}")
-    if asked.beside is not None and not (asked.beside / "aioelasticjob").is_dir():
-        parser.error(f"--beside: {asked.beside} is no checkout: it has no folder aioelasticjob")
-    asked.kinds = named or (KINDS if asked.beside is None else GENTLE_KINDS)
-    asked.beside = asked.beside and asked.beside.resolve()
+    asked.kinds = named or KINDS
     return asked
 
 

@@ -189,8 +189,5 @@ ON_ENSEMBLE: Final[Mapping[OnEnsemble, int]] = {
     pause_member: 2,
     take_the_majority: 1,
 }
-GENTLE: Final[Mapping[Action, int]] = {**ON_WORKERS, **ON_ENSEMBLE, **ON_SETTINGS}
-"""What workers of older commits survive as well: the other actions found mistakes that these still have."""
-ACTIONS: Final[Mapping[Action, int]] = {**GENTLE, **ON_JOBS}
-GENTLE_KINDS: Final = tuple(name_of(action) for action in GENTLE)
+ACTIONS: Final[Mapping[Action, int]] = {**ON_WORKERS, **ON_ENSEMBLE, **ON_SETTINGS, **ON_JOBS}
 KINDS: Final = tuple(name_of(action) for action in ACTIONS)

@@ -54,8 +54,6 @@ def head(played: Played) -> Iterator[str]:
         f" {len(started)} processes,"
         f" {len({name.rpartition('-')[0] for name in instances})} of them ran something in {len(instances)} sessions"
     )
-    if played.stage.beside is not None:
-        yield f"{played.stage.elsewhere} of the processes ran {played.stage.beside}"
     if played.stage.lost:
         yield f"{len(played.stage.lost)} were not let in by the registry when they started, and were started again"
 

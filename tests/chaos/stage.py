@@ -69,8 +69,6 @@ class Stage:
     ensemble: Ensemble
     starter: Workers
     journal: Path
-    beside: Path | None = None
-    """Another checkout, from which every other worker process runs."""
     jobs: Sequence[JobConfig] = JOBS
     program: str = "tests.chaos.worker"
     """The module whose ``main`` is a worker."""
@@ -92,8 +90,6 @@ class Stage:
     """Workers that ended though nobody asked them to."""
     lost: list[str] = field(default_factory=list)
     """Workers that gave up because the registry did not let them start; they are started again."""
-    elsewhere: int = 0
-    """How many processes ran from the other checkout."""
 
     @asynccontextmanager
     async def seated(self, count: int) -> AsyncIterator[None]:
@@ -113,11 +109,8 @@ class Stage:
         order = Order(process, *place, self.clock.epoch, SESSION_TIMEOUT, **self.surroundings)
         self.actions.append(Started(self.clock.now(), process, HOST))
         self.fault(START, detail=process)
-        number = len(self.starter.children)
-        package = ROOT if self.beside is None or number % 2 == 0 else self.beside
-        self.elsewhere += package is self.beside
         command = ("-P", "-c", PROGRAM, order.to_json(), self.program)
-        found = self.processes[process] = self.starter.start(*command, environment={"PYTHONPATH": str(package)})
+        found = self.processes[process] = self.starter.start(*command, environment={"PYTHONPATH": str(ROOT)})
         return found
 
     def replace(self, seat: Seat) -> None:

@@ -13,8 +13,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from tests.chaos.__main__ import asked_for, main
-from tests.chaos.actions import GENTLE_KINDS, KINDS, name_of
+from tests.chaos.__main__ import main
+from tests.chaos.actions import KINDS, name_of
 from tests.chaos.operators import ON_JOBS, WITHDRAWN, OnJob, operating
 from tests.chaos.stage import NAMESPACE, SESSION_TIMEOUT, Stage
 from tests.chaos.worker import PANIC, QUICK, DidNotStart, Order, work
@@ -167,21 +167,10 @@ def test_a_worker_that_may_not_write_says_that_it_did_not_start(embedded: Embedd
         asyncio.run(work(order))
 
 
-def test_older_workers_are_spared_what_they_do_not_survive(tmp_path: Path) -> None:
-    older = tmp_path / "aioelasticjob"
-    older.mkdir()
-    assert asked_for([]).kinds == KINDS
-    assert asked_for(["--beside", str(tmp_path)]).kinds == GENTLE_KINDS
-    assert asked_for(["--beside", str(tmp_path), "--kinds", "meet-quota"]).kinds == ("meet-quota",)
-    assert "raise-base-exceptions" not in GENTLE_KINDS
-    assert {"kill-worker", "take-the-majority", "switch-failover"} < set(GENTLE_KINDS)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--kinds", "kill-worker,kill-everybody"], "--kinds: no such kind: kill-everybody; there are kill-worker"),
-        (["--beside", "/nowhere"], "--beside: /nowhere is no checkout"),
     ],
 )
 def test_what_cannot_be_done_is_refused(

@@ -46,7 +46,7 @@ def typed_at_a_job(address: str, command: Command) -> Callable[[Callable[[Comman
         async with open_session(ConnectionSettings.parse(address)) as session:
             nodes = [Create(path) for path in LAYOUT.skeleton]
             nodes += [Create(LAYOUT.config, CONFIG.to_json()), Create(LAYOUT.server("10.0.0.5"), b"alpha")]
-            nodes += [Create(LAYOUT.instance(ME), b'{"features": ["switches"]}', ephemeral=True)]
+            nodes += [Create(LAYOUT.instance(ME), b"{}", ephemeral=True)]
             nodes += [Create(LAYOUT.item(0).sharding), Create(LAYOUT.item(0).instance, ME.encode())]
             await session.commit(nodes, incarnation=session.incarnation)
             await asyncio.to_thread(scene, typed)
@@ -65,11 +65,8 @@ def test_each_action_says_what_it_did_and_what_is_so_already(
 ) -> None:
     def scene(typed: Command) -> None:
         for words, sentence in (
-            (
-                ("trigger", "report", "--parameter", "x"),
-                f"report: asked {ME} to run its items now with the parameter 'x'",
-            ),
-            (("trigger", "report", "--instance", ME, "--parameter", "x"), "waits already"),
+            (("trigger", "report", "--id", "r"), "report: asked to run all its items, as the request r"),
+            (("trigger", "report", "--id", "r"), "report: asked already: all its items, as the request r"),
             (("pause", "report"), "report: paused"),
             (("pause", "report"), "report: is paused already"),
             (("pause", "report", "--server", "10.0.0.5"), "report: paused on 10.0.0.5"),
@@ -381,13 +378,21 @@ def test_the_last_run_and_what_is_odd_are_shown(
     typed_at_a_job: Callable[[Callable[[Command], None]], JobStatus], address: str
 ) -> None:
     begun = 1763632801000
-    record = {"slot": begun, "lastBeginTime": begun, "lastCompleteTime": begun + 1500}
+    promised = {
+        "by": "10.0.0.5@-@1",
+        "at": begun,
+        "first": begun,
+        "last": begun,
+        "count": 1,
+        "why": "no instance was up",
+    }
+    record = {"slot": begun, "lastBeginTime": begun, "lastCompleteTime": begun + 1500, "owing": [promised]}
 
     async def happen() -> None:
         async with open_session(ConnectionSettings.parse(address)) as session:
             data = json.dumps({**record, "completed": True, "outcome": "failed"}).encode()
             item = LAYOUT.item(0)
-            nodes = [Create(item.execution, data), Create(item.misfire), Create(item.orphan)]
+            nodes = [Create(item.execution, data), Create(item.orphan)]
             nodes += [Create(item.offset, b"page " + b"7" * 50), Create(LAYOUT.failure_count("10.0.0.5"), b"3")]
             await session.commit(nodes, incarnation=session.incarnation)
 

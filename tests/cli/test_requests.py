@@ -77,6 +77,10 @@ def test_a_run_is_asked_for_and_followed_to_its_end(ask: Ask) -> None:
     failed = ask("trigger", "report", "--parameter", "fail", "--wait", "--json")
     assert failed.exit_code == 1
     assert json.loads(failed.stdout)["outcomes"] == {"failed": 3}
+    assert set(json.loads(failed.stdout)["errors"]) == {"0", "1", "2"}
+    failed = ask("trigger", "report", "--parameter", "fail", "--items", "1", "--wait")
+    assert failed.stdout.splitlines()[-2:] == ["done: 1 failed", "item 1: ValueError: as told"]
+    assert ": ValueError: as told" in said(ask("job", "report"))
     again = said(ask("trigger", "report", "--items", "0,2", "--id", "one"))
     assert again == "report: asked already: items 0, 2, as the request one (done: 2 completed)"
 
@@ -307,7 +311,7 @@ def _until(command: Callable[[], Result], text: str) -> Result:
         (("trigger", "report", "--at", "tomorrow"), "at = 'tomorrow': write a date or a time"),
         (("trigger", "report", "--at", "1986-05-04T02:30"), "does not exist in Asia/Shanghai"),
         (("trigger", "report", "--expires", "x"), "or a duration such as 90s"),
-        (("trigger", "report", "--instance", "x", "--in", "1h"), "can only be triggered at once"),
+        (("trigger", "report", "--instance", "x", "--in", "1h"), "no such instance"),
         (("requests", "cancel", "nosuch"), "no job has it"),
         (("requests", "nosuch"), "there is no such job"),
         (("requests", "pausing"), "there is no such job"),

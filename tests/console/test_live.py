@@ -431,9 +431,11 @@ def test_sparklines_begin_with_what_the_event_store_remembers(
         app.add(work, name="report", cron=NEVER, sharding_total_count=2, **settings)
         async with app.running():
             await scene.seen(lambda now: "report" in now.jobs and now.jobs["report"].settled)
-            await operations.trigger(scene.registry.session, "report")
+            await operations.ask(scene.registry.session, "report")
             await scene.seen(lambda now: all(item.outcome for item in now.jobs["report"].items or [None]))
         browser = await scene.operator()
+        page = (await browser.get("/r/billing/job/report")).text
+        assert '<span class="dim">ValueError: item &lt;1&gt; cannot be done</span>' in page
         history = await browser.get("/r/billing/history")
         assert history.text.count("<tr id=") == 2
         assert all(f'<option value="{outcome}"' in history.text for outcome in Outcome)

@@ -21,7 +21,7 @@ def test_it_needs_attention_while_its_runs_fail_and_its_last_run_is_not_said_to_
         scene.work = fail
         await scene.run_job(monitor_execution=False, statistics_interval=1, error_handler="ignore")
         browser = await scene.operator()
-        await operations.trigger(scene.registry.session, "report")
+        await operations.ask(scene.registry.session, "report")
         await scene.seen(lambda now: now.jobs["report"].failed == 1)
         for path in ("/r/billing/jobs", "/r/billing/job/report"):
             page = (await browser.get(path)).text

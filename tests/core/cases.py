@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Collection, Iterable
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core import records
+from aioelasticjob.core.account import JobState, Past
 from aioelasticjob.core.commands import (
     AnyReport,
+    ClaimItems,
+    ClaimResult,
     Command,
-    MarkMissed,
-    ReadAccounted,
     ReadItems,
     Report,
-    WriteAccounted,
+    Steps,
+    WriteAccounts,
 )
-from aioelasticjob.core.entries import NO_MARK, AccountedMoment, MissedMark
+from aioelasticjob.core.effects import parts
+from aioelasticjob.core.items import Found, Lock
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.schedules import scheduling
-from aioelasticjob.core.state import Past
-from aioelasticjob.core.step import JobState
 from aioelasticjob.core.view import JobView
-from aioelasticjob.model import ClockReading, Record, VersionedRecord
+from aioelasticjob.model import Claim, ClockReading, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.registry.tree import Node, Stat, Tree
 from tests.support.stats import stat
 
@@ -40,10 +42,10 @@ class Case:
     config: JobConfig
     now: float = 0.5
     nodes: dict[str, Node] = field(default_factory=dict)
-    records: dict[int, Record] = field(default_factory=dict)
-    marks: dict[int, MissedMark] = field(default_factory=dict)
-    running: set[int] = field(default_factory=set)
-    """Items that another instance runs."""
+    records: dict[int, VersionedRecord] = field(default_factory=dict)
+    """The record of each item that has one; ``write`` writes it."""
+    locks: dict[int, Lock] = field(default_factory=dict)
+    """The items that are locked, and who holds their locks."""
     outages: list[tuple[float, float]] = field(default_factory=list)
     """The start and end of each outage of the registry."""
     refusals: list[tuple[float, float]] = field(default_factory=list)
@@ -52,12 +54,10 @@ class Case:
     done: list[Command | AnyReport] = field(default_factory=list)
     refused: list[type[Command]] = field(default_factory=list)
     """The commands that cannot be performed, each once."""
-    accounted: AccountedMoment = field(default_factory=lambda: AccountedMoment(0, 0))
-    """Up to which moment an instance was up, if the job keeps no records."""
     schedules: list[dict[str, object]] = field(default_factory=list)
     """Those that the leader has noted, the newest last."""
-    stats: dict[int, Stat] = field(default_factory=dict)
-    """The metadata of records."""
+    at_once: int = 1000
+    """How many records one transaction writes."""
     ahead: float = 0.0
     """Seconds by which the registry's clock is ahead."""
     zxid: int = 0
@@ -77,6 +77,8 @@ class Case:
             case.put(LAYOUT.item(item).instance, ME.encode())
         return case
 
+    # What happens in the registry.
+
     def put(self, path: str, data: bytes = b"", owner: int = 0) -> None:
         """Write a node."""
         self.zxid += 1
@@ -88,6 +90,29 @@ class Case:
     def drop(self, path: str) -> None:
         """Remove a node, if it is there."""
         self.nodes.pop(path, None)
+
+    def write(self, item: int, record: Record) -> VersionedRecord:
+        """Write an item's record."""
+        self.zxid += 1
+        before = self.records.get(item)
+        version = 0 if before is None or before.version is None else before.version + 1
+        written = self.records[item] = VersionedRecord(record, version, self.zxid)
+        return written
+
+    def record(self, item: int = 0) -> Record:
+        """Return an item's record; an empty one if it has none."""
+        seen = self.records.get(item)
+        return Record() if seen is None else seen.record
+
+    def ran(self, item: int, second: float, instance: str = OTHER, **fields: object) -> None:
+        """Write the record of a run that began at its moment and is over."""
+        moment = int((BEGIN + second) * 1000)
+        known: dict[str, object] = {"begun": moment, "completed_at": moment + 100, "accounted": moment}
+        self.write(item, Record(**{"slot": moment, "source": "CRON", "instance": instance, **known, **fields}))  # type: ignore[arg-type]
+
+    def was_cut_off(self, item: int, second: float, instance: str = OTHER, **fields: object) -> None:
+        """Write the record of a run that was cut off."""
+        self.ran(item, second, instance, **{"completed": False, "completed_at": 0, **fields})
 
     def give(self, item: int, holder: str) -> None:
         """Assign an item."""
@@ -111,6 +136,8 @@ class Case:
         """Return the nodes as they are now."""
         return JobView(LAYOUT, Tree(self.nodes, self.zxid), self.config)
 
+    # What the instance sees and does.
+
     def reading(self) -> ClockReading:
         """Return what the clocks show."""
         return ClockReading(BEGIN + self.now, self.now, -self.ahead, outages=self.ages(self.outages), zxid=self.zxid)
@@ -122,23 +149,26 @@ class Case:
     def show_clocks(self, state: JobState) -> None:
         """Tell the state what the clocks show, and when the registry has refused requests."""
         state.clock.take(self.reading())
-        state.missed.refusals = self.ages(self.refusals)
+        state.refusals = self.ages(self.refusals)
 
     def state(self, up_since: float = -3600) -> JobState:
         """Return the state of an instance that has just come up."""
         return JobState(ME, self.view(), self.reading(), Past(BEGIN + up_since))
 
-    def tell(self, state: JobState, fact: Callable[[], object]) -> None:
-        """Tell a fact, and take the reports."""
-        self.show_clocks(state)
-        fact()
-        self.take_reports(state)
-
     def see(self, state: JobState, view: JobView | None = None) -> None:
         """Show a view, or the nodes as they are now, and do what is commanded."""
         newest = state.view if state.view.tree == Tree(self.nodes) and state.held else self.view()
         self.show_clocks(state)
-        steps, answer = state.see(view or newest), None
+        self.perform(state, state.see(view or newest))
+
+    def leave(self, state: JobState) -> None:
+        """Let the instance leave."""
+        self.show_clocks(state)
+        self.perform(state, state.leave(self.view()))
+
+    def perform(self, state: JobState, steps: Steps[None]) -> None:
+        """Do what is commanded, until the end or until a command is refused."""
+        answer = None
         with closing(steps), suppress(StopIteration):
             while True:
                 command = steps.send(answer)
@@ -147,7 +177,7 @@ class Case:
                 if type(command) in self.refused:
                     self.refused.remove(type(command))
                     return
-                answer = self.answer(state, command)
+                answer = self.answer(command)
         self.take_reports(state)
 
     def take_reports(self, state: JobState) -> None:
@@ -156,51 +186,88 @@ class Case:
         self.reports += (report for report in state.reports if isinstance(report, Report))
         state.reports.clear()
 
-    def answer(self, state: JobState, command: Command) -> object:
+    def answer(self, command: Command) -> object:
         """Do what is commanded."""
         match command:
-            case ReadItems():
-                for item in command.records:
-                    self.learn(state, item)
-                return command.records & self.running
-            case MarkMissed():
-                return self.mark(state, command)
-            case ReadAccounted():
-                return self.accounted
-            case WriteAccounted():
-                self.accounted = AccountedMoment(command.until, command.version + 1)
-                return True
+            case ReadItems(items, are_recorded):
+                return {item: self.found(item) for item in sorted(items)} if are_recorded else {}
+            case WriteAccounts():
+                return self.account(command)
+            case _:
+                return None
 
-    def learn(self, state: JobState, number: int) -> None:
-        """Let an instance read an item's record and mark."""
-        item, record = state.items[number], self.records.get(number)
-        item.seen = VersionedRecord(Record(), None) if record is None else VersionedRecord(record, 0)
-        item.stat = self.stats.get(number)
-        item.mark = self.marks.get(number, NO_MARK)
+    def found(self, item: int) -> Found:
+        """Return what is read of an item."""
+        seen = self.records.get(item) or VersionedRecord(Record(), None)
+        return Found(seen, self.locks.get(item, Lock.FREE))
 
-    def mark(self, state: JobState, command: MarkMissed) -> frozenset[int] | None:
-        """Mark what items missed, unless the view is old."""
-        if command.view.sharding_version != self.nodes[LAYOUT.sharding].stat.version:
+    def is_in_force(self, view: JobView) -> bool:
+        """Whether the assignment and the schedules are still those of a view."""
+        newest = self.view()
+        return (view.sharding_version, view.schedule_version) == (newest.sharding_version, newest.schedule_version)
+
+    def account(self, command: WriteAccounts) -> dict[int, VersionedRecord] | None:
+        """Write accounts as the registry does: each transaction whole or not at all."""
+        if not self.is_in_force(command.view):
             return None
-        self.zxid += 1
-        for number, said in command.said.items():
-            state.items[number].mark = mark = said.joined(self.marks.get(number, NO_MARK))
-            self.marks[number] = replace(mark, zxid=self.zxid)
-        return frozenset(command.said)
+        written = dict[int, VersionedRecord]()
+        for items in parts(sorted(command.records), self.at_once):
+            if all(self.found(item).seen.version == command.records[item][0].version for item in items):
+                written |= {item: self.write(item, command.records[item][1]) for item in items}
+        return written
 
-    def claim(self, state: JobState, items: frozenset[int], slot: int) -> None:
-        """Let an instance begin a run of items."""
-        for number in items:
-            last = state.items[number].record.ahead  # a moment that a record which was lowered had claimed
-            ahead = last if last > slot else 0
-            begun = Record(slot, "CRON", ME, begun=int((BEGIN + self.now) * 1000), completed=False, ahead=ahead)
-            self.records[number], state.items[number].seen = begun, VersionedRecord(begun, 0)
+    def take(self, command: ClaimItems, items: Iterable[int] | None = None) -> ClaimResult:
+        """Write a claim of all of its items, or of some, as the registry does."""
+        chosen = sorted(command.wanted if items is None else items)
+        before = {item: command.before[item].record for item in chosen}
+        if not command.view.config.monitor_execution:
+            assumed = {item: VersionedRecord(command.wanted[item], None) for item in chosen}
+            return ClaimResult(Claim(command.fire, ME, 1, assumed, before, is_recorded=False))
+        is_rescue = command.fire.source is FireSource.FAILOVER
+        if not (is_rescue or self.is_in_force(command.view)):
+            return ClaimResult(stale=True)
+        for item in chosen:
+            if self.found(item).seen.version != command.before[item].version or item in self.locks:
+                return ClaimResult(renewed=frozenset(chosen))
+        self.locks |= dict.fromkeys(chosen, Lock.OURS)
+        written = {item: self.write(item, command.wanted[item]) for item in chosen}
+        return ClaimResult(Claim(command.fire, ME, 1, written, before))
 
-    def settle(self, state: JobState, items: frozenset[int]) -> None:
-        """Let an instance end a run of items."""
-        for number in items:
-            self.records[number] = ended = replace(self.records[number], completed=True)
-            state.items[number].seen = VersionedRecord(ended, 0)
+    def claim(
+        self, state: JobState, items: Collection[int], slot: int, source: FireSource = FireSource.CRON
+    ) -> Claim | None:
+        """Let the instance claim items for a moment, in milliseconds; the result is None if the registry refuses it."""
+        command, promised = state.claim(state.view, Fire(slot, source), {item: state.items[item] for item in items})
+        taken = self.take(command)
+        state.read_again(taken.renewed)
+        if taken.claim is not None:
+            state.claimed(taken.claim, promised)
+        self.take_reports(state)
+        return taken.claim
+
+    def begin(self, state: JobState) -> Claim:
+        """Let the instance claim what is due now."""
+        due = state.due()
+        source = FireSource.MISFIRE if due.late or state.is_catch_up(state.timeline.newest) else FireSource.CRON
+        claim = self.claim(state, due.items, state.timeline.newest, source)
+        assert claim is not None
+        return claim
+
+    def settle(self, state: JobState, claim: Claim, *, left_open: bool = False) -> None:
+        """Let the instance end a run."""
+        state.ended(self.end(claim, left_open=left_open), claim)
+        self.take_reports(state)
+
+    def end(self, claim: Claim, *, left_open: bool = False) -> dict[int, VersionedRecord]:
+        """Write the settlement of a claim, and return the records as it has written them."""
+        written = dict[int, VersionedRecord]()
+        for item, seen in claim.items.items():
+            ended = records.ended(seen, Outcome.COMPLETED, int((BEGIN + self.now) * 1000)).record
+            if left_open:
+                ended = records.left_open(ended)
+            self.locks.pop(item, None)
+            written[item] = self.write(item, ended) if claim.is_recorded else VersionedRecord(ended, None)
+        return written
 
     def reported(self, item: int = 0) -> list[tuple[int, int, str]]:
         """Return the first and the last moment of each report of an item, in seconds since ``BEGIN``, and why."""

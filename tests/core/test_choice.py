@@ -15,7 +15,6 @@ from aioelasticjob.core.commands import (
     ClaimItems,
     ClaimResult,
     Command,
-    FollowReleases,
     GiveBack,
     JoinRun,
     NewestView,
@@ -24,15 +23,14 @@ from aioelasticjob.core.commands import (
     ReadOffsets,
     ReadRequested,
     RemoveOrphanMark,
-    RemoveTrigger,
     RunItems,
-    SayNothingToRun,
     SayRefused,
 )
+from aioelasticjob.core.items import Lock
+from aioelasticjob.core.reasons import AWAY, BUSY, OBSTRUCTED
 from aioelasticjob.core.requests import Request, Span, encode, encode_progress
-from aioelasticjob.core.state import AWAY, BUSY
 from aioelasticjob.errors import ClockSkew, NotPermitted, RegistryError, SessionEnded, Suspended
-from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource, Progress, Record, Requested, VersionedRecord
+from aioelasticjob.model import FireSource, Progress, Requested
 from tests.core.cases import BEGIN, LAYOUT, ME, OTHER, Case
 
 LEAD = 200
@@ -51,11 +49,17 @@ class Chosen:
     commands: list[Command] = field(default_factory=list)
     answers: dict[type, Callable[[Any], object]] = field(default_factory=dict)
     """What is answered to commands of a type, in place of what goes well."""
+    with_offset: set[int] = field(default_factory=set)
+    """The items that may have an offset."""
 
     def __post_init__(self) -> None:
         self.state = self.case.state()
         self.case.see(self.state)
-        self.choice = Choice(ME, self.state, LEAD)
+        self.choose_as(ME)
+
+    def choose_as(self, instance: str) -> None:
+        """Go on as this instance."""
+        self.choice = Choice(instance, self.state, LEAD, self.with_offset.intersection)  # type: ignore[arg-type]
 
     def run_next(self) -> ClaimResult | None:
         """Let the instance see the nodes, and run what comes first."""
@@ -82,38 +86,27 @@ class Chosen:
 
     def perform(self, command: Command) -> object:
         match command:
-            case ReadItems():
-                return self.case.answer(self.state, command)
             case ReadOffsets():
                 return {}
-            case ClaimItems(_, fire, items):
-                return ClaimResult(self.claim(fire, items))
+            case ClaimItems():
+                return self.case.take(command)
             case AwaitMoment(_, claim):
                 self.case.now = max(self.case.now, claim.fire.slot / 1000 - BEGIN)
                 return True
             case RunItems(_, claim, _):
-                self.case.settle(self.state, frozenset(claim.items))
-                return None
+                return self.case.end(claim)
             case NewestView():
                 return self.state.view
-            case JoinRun() | RemoveTrigger():
+            case JoinRun():
                 return True
             case _:
-                return None
-
-    def claim(self, fire: Fire, items: frozenset[int]) -> Claim:
-        """Let the instance claim items: only a scheduled fire changes which moment an item has claimed."""
-        before, fence = {item: self.state.items[item].record for item in items}, self.case.zxid + 1
-        for item in items:
-            self.case.claim(self.state, frozenset({item}), fire.slot if fire.source in SCHEDULED else before[item].slot)
-        seen = {item: VersionedRecord(self.case.records[item], 1, fence) for item in items}
-        return Claim(fire, ME, 1, seen, before)
+                return self.case.answer(command)
 
     @property
     def claimed(self) -> list[tuple[FireSource, float, list[int]]]:
         """The source, the moment in seconds since ``BEGIN`` and the items of each claim."""
         claims = [one for one in self.commands if isinstance(one, ClaimItems)]
-        return [(one.fire.source, one.fire.slot / 1000 - BEGIN, sorted(one.items)) for one in claims]
+        return [(one.fire.source, one.fire.slot / 1000 - BEGIN, sorted(one.wanted)) for one in claims]
 
     def gave(self, kind: type[Command]) -> list[Command]:
         return [command for command in self.commands if isinstance(command, kind)]
@@ -123,38 +116,39 @@ class Chosen:
 
     def orphan(self, item: int, **changes: Any) -> None:
         """Let an item's run on the other instance be cut off."""
-        lost = Record(slot(0), "CRON", OTHER, begun=slot(0), completed=False)
-        self.case.records[item] = replace(lost, **changes)
+        self.case.was_cut_off(item, 0, **changes)
         self.case.give(item, OTHER)
         self.case.put(LAYOUT.orphans)
         self.case.put(LAYOUT.item(item).orphan, b"{}")
 
-    def trigger(self) -> None:
-        self.case.put(LAYOUT.triggers)
-        self.case.put(LAYOUT.trigger(ME), b"P")
+    def ask(self) -> None:
+        """Let somebody ask for a run of all items."""
+        self.case.put(LAYOUT.requests)
+        self.case.put(LAYOUT.request("r"), encode(Request("r", FireSource.TRIGGER, 2, slot(-1))))
 
 
 def chosen(items: int = 1, **settings: Any) -> Chosen:
     return Chosen(Case.of(items, **{"failover": True, **settings}))
 
 
-def test_an_orphan_comes_before_a_trigger_and_a_trigger_before_what_is_due() -> None:
+def test_an_orphan_comes_before_a_request_and_a_request_before_what_is_due() -> None:
     here = chosen(2)
     here.orphan(1)
-    here.trigger()
+    here.ask()
     here.case.now = 1.2
     sources = []
-    for node in (LAYOUT.item(1).orphan, LAYOUT.trigger(ME), None):
+    for node in (LAYOUT.item(1).orphan, LAYOUT.request("r"), None):
         assert here.run_next() is not None
         sources += [source for source, *_ in here.claimed]
         if node is not None:
             here.case.drop(node)
-    assert sources == [FireSource.FAILOVER, FireSource.TRIGGER, FireSource.CRON]
+    # the moment waited for the run that somebody had asked for
+    assert sources == [FireSource.FAILOVER, FireSource.TRIGGER, FireSource.MISFIRE]
     assert here.run_next() is None
     assert here.commands == []
 
 
-def test_what_is_due_is_claimed_then_run_and_then_what_came_meanwhile_is_reported() -> None:
+def test_what_is_due_is_claimed_then_run_and_then_what_came_meanwhile_is_run_late() -> None:
     here = chosen(2)
 
     def run(command: RunItems) -> object:
@@ -165,7 +159,11 @@ def test_what_is_due_is_claimed_then_run_and_then_what_came_meanwhile_is_reporte
     here.run_next()
     assert [type(command) for command in here.commands] == [ClaimItems, AwaitMoment, RunItems, NewestView]
     assert here.claimed == [(FireSource.CRON, 1.0, [0, 1])]
-    assert here.case.reported(0) == here.case.reported(1) == [(2, 4, BUSY)]
+    assert here.case.reports == []
+    here.answers.clear()
+    here.run_next()
+    assert here.claimed == [(FireSource.MISFIRE, 4.0, [0, 1])]
+    assert here.case.reported(0) == here.case.reported(1) == [(2, 3, BUSY)]
 
 
 def test_a_claim_is_sent_ahead_only_within_its_lead() -> None:
@@ -192,66 +190,71 @@ def test_a_view_that_became_outdated_while_offsets_were_read_claims_nothing() ->
         here.state.view.tree.mark_outdated()
         return {}
 
-    here.state.items[0].may_have_offset = True
+    here.with_offset.add(0)
     here.answers = {ReadOffsets: read}
     assert here.run_next() == ClaimResult()
     assert here.claimed == []
 
 
-def test_offsets_that_may_have_changed_before_the_claim_are_read_again() -> None:
+def test_the_offsets_of_items_that_may_have_one_are_read_before_the_claim() -> None:
     here = chosen(3)
     here.case.now = 1.1
-    for item in range(3):
-        here.state.items[item].may_have_offset = True
-    lost = Record(slot(0), "CRON", OTHER, begun=slot(0), completed=False)
-    here.answers = {
-        ReadOffsets: lambda one: {1: "new"} if one.claimed else {0: "old", 1: "old", 2: "c"},
-        ClaimItems: lambda one: ClaimResult(here.claim(one.fire, one.items), renewed=frozenset({0}), cut_off={1: lost}),
-    }
+    here.with_offset.update({1, 2})
+    here.answers = {ReadOffsets: lambda _: {1: "here"}}
     here.run_next()
-    assert here.gave(ReadOffsets)[1] == ReadOffsets(frozenset({0, 1}), claimed=True)
+    assert here.commands[0] == ReadOffsets(frozenset({1, 2}))
     (ran,) = here.gave(RunItems)
     assert isinstance(ran, RunItems)
-    assert ran.offsets == {1: "new", 2: "c"}  # an operator has removed the first one
+    assert ran.offsets == {1: "here"}
 
 
-def test_items_that_run_elsewhere_are_waited_for_and_their_moment_is_reported_and_run_late() -> None:
+def test_items_whose_record_or_lock_has_changed_are_read_again_and_the_others_claimed() -> None:
     here = chosen(2)
     here.case.now = 1.1
-    here.answers[ClaimItems] = lambda one: ClaimResult(here.claim(one.fire, frozenset({0})), elsewhere=frozenset({1}))
+    here.case.see(here.state)
+    here.case.ran(1, 1)
+    view = here.state.view
+    steps = here.choice.next_run(view)
+    assert steps is not None
+    claim = next(steps)
+    assert isinstance(claim, ClaimItems)
+    with pytest.raises(StopIteration) as ended:
+        steps.send(here.case.take(claim))
+    assert ended.value.value.claim is None
     here.run_next()
-    (waits,) = here.gave(FollowReleases)
-    assert isinstance(waits, FollowReleases)
-    assert waits.items == {1}
-    assert here.state.items[1].elsewhere
-    assert [(first, last) for first, last, _ in here.case.reported(1)] == [(1, 1)]
+    assert here.claimed == [(FireSource.CRON, 1.0, [0])]
+    assert here.case.reports == []
 
 
-def test_items_that_run_elsewhere_shortly_before_a_moment_are_claimed_again_when_it_comes() -> None:
-    here = chosen()
-    here.case.now = 0.9
-    here.answers[ClaimItems] = lambda _: ClaimResult(elsewhere=frozenset({0}))
+def test_items_that_run_elsewhere_are_run_late_when_that_has_ended() -> None:
+    here = chosen(2)
+    here.case.was_cut_off(1, 0)
+    here.case.locks[1] = Lock.OTHERS
+    here.state.read_again([1])
+    here.case.now = 1.1
     here.run_next()
-    assert here.run_next() is None  # the items are not claimed again before that
-    assert here.gave(FollowReleases) == here.case.reported(0) == []
-    here.case.now = 1.0
+    assert here.claimed == [(FireSource.CRON, 1.0, [0])]
+    here.case.locks.clear()
+    here.case.ran(1, 0, completed_at=slot(1.3))
+    here.state.released(1)
+    here.case.now = 1.5
+    here.run_next()
+    assert here.claimed == [(FireSource.MISFIRE, 1.0, [1])]
+    assert here.case.reports == []
+
+
+def test_items_that_nodes_made_by_hand_keep_from_being_claimed_have_missed_their_moment() -> None:
+    here = chosen(2)
+    here.case.now = 1.1
+    here.answers[ClaimItems] = lambda one: ClaimResult(renewed=frozenset(one.wanted), obstructed=frozenset({1}))
+    here.run_next()
     del here.answers[ClaimItems]
     here.run_next()
-    assert here.claimed == [(FireSource.CRON, 1, [0])]
-    assert len(here.gave(RunItems)) == 1
-    assert here.case.reported(0) == []
-
-
-def test_a_moment_that_has_come_is_not_claimed_again_and_again_if_the_time_goes_back_a_little() -> None:
-    here = chosen()
-    here.case.now = 1.1
-    here.case.see(here.state)
-    here.case.now = 0.9
-    here.answers[ClaimItems] = lambda _: ClaimResult(elsewhere=frozenset({0}))
+    assert here.claimed == [(FireSource.CRON, 1.0, [0])]
+    assert here.case.reported(1) == [(1, 1, OBSTRUCTED)]
+    here.case.now = 2.1
     here.run_next()
-    assert here.claimed == [(FireSource.CRON, 1, [0])]
-    assert len(here.gave(FollowReleases)) == 1
-    assert here.run_next() is None
+    assert here.claimed == [(FireSource.CRON, 2.0, [0, 1])]
 
 
 def test_a_claim_ahead_with_an_outdated_view_is_sent_again_at_once() -> None:
@@ -269,23 +272,20 @@ def test_a_claim_ahead_waits_for_its_moment_which_is_then_run_on_time() -> None:
     here.case.now = 0.9
     here.run_next()
     assert [type(command) for command in here.commands] == [ClaimItems, AwaitMoment, RunItems, NewestView]
-    assert here.state.timetable.newest == slot(1)
+    assert here.state.timeline.newest == 0  # the next pass moves on
     assert here.case.reported() == []
 
 
 def test_a_claim_that_was_not_written_is_run_though_its_moment_seems_to_lie_ahead() -> None:
     here = chosen(failover=False, monitor_execution=False)
     here.case.now = 1.1
-    here.state.items[0].may_have_offset = True
+    here.with_offset.add(0)
 
     def read(_: ReadOffsets) -> object:
         here.case.now = 0.99  # the clock was set back a little meanwhile
         return {}
 
-    here.answers = {
-        ReadOffsets: read,
-        ClaimItems: lambda one: ClaimResult(replace(here.claim(one.fire, one.items), is_recorded=False)),
-    }
+    here.answers = {ReadOffsets: read}
     here.run_next()
     assert [type(command) for command in here.commands] == [ReadOffsets, ClaimItems, RunItems, NewestView]
 
@@ -322,20 +322,6 @@ def test_a_claim_whose_moment_passes_it_by_is_given_back_and_accounts_for_nothin
     here.run_next()
     assert [type(command) for command in here.commands] == [ClaimItems, AwaitMoment, GiveBack]
     assert here.case.reported() == []
-
-
-def test_a_claim_whose_moment_passes_it_by_is_given_back_also_if_another_item_was_found_running_elsewhere() -> None:
-    here = chosen(2)
-    here.case.now = 0.9
-
-    def pass_by(_: AwaitMoment) -> bool:
-        here.case.now = 2.1
-        return True
-
-    here.answers[ClaimItems] = lambda one: ClaimResult(here.claim(one.fire, frozenset({0})), elsewhere=frozenset({1}))
-    here.answers[AwaitMoment] = pass_by
-    here.run_next()
-    assert [type(command) for command in here.commands] == [ClaimItems, AwaitMoment, GiveBack]
 
 
 def test_a_claim_is_run_though_the_registry_has_answered_it_after_the_next_moment() -> None:
@@ -412,7 +398,7 @@ def test_if_the_registry_refuses_one_rescue_the_next_orphan_is_rescued() -> None
     error = NotPermitted("/job")
 
     def claim(one: ClaimItems) -> object:
-        if sorted(one.items) == first:
+        if sorted(one.wanted) == first:
             raise error
         return here.perform(one)
 
@@ -431,7 +417,7 @@ def test_the_mark_of_an_orphan_whose_run_has_ended_is_removed() -> None:
     here.orphan(1, completed=True)
     assert here.run_next() is None
     assert [type(one) for one in here.commands] == [ReadItems, RemoveOrphanMark]
-    assert here.state.items[1].seen is None  # another instance holds it
+    assert here.state.items.keys() == {0}  # another instance holds it
 
 
 def test_an_orphan_that_was_rescued_too_often_is_left_to_the_leader() -> None:
@@ -468,9 +454,7 @@ def test_an_orphan_whose_record_was_out_of_date_is_decided_anew() -> None:
     def claim(one: ClaimItems) -> object:
         tried.append(one.fire.slot)
         if len(tried) == 1:
-            here.case.records[1] = replace(here.case.records[1], slot=slot(0.25), begun=slot(0.25))
-            here.case.learn(here.state, 1)
-            return ClaimResult(stale=True)
+            here.case.was_cut_off(1, 0.25)
         return here.perform(one)
 
     here.answers[ClaimItems] = claim
@@ -483,13 +467,13 @@ def test_a_run_that_ends_while_its_rescue_is_prepared_is_not_rescued_and_loses_i
     here.orphan(1)
 
     def read(_: ReadOffsets) -> object:
-        here.case.records[1] = replace(here.case.records[1], completed=True)
-        here.case.learn(here.state, 1)  # say because the item's lock was released
+        here.case.ran(1, 0)
         return {}
 
     here.answers[ReadOffsets] = read
     assert here.run_next() is None
-    assert [type(one) for one in here.commands] == [ReadItems, ReadOffsets, ReadItems, RemoveOrphanMark]
+    kinds = [ReadItems, ReadOffsets, ClaimItems, ReadItems, RemoveOrphanMark]
+    assert [type(one) for one in here.commands] == kinds
 
 
 def with_orphans(*items: int, **changes: Any) -> Chosen:
@@ -509,7 +493,7 @@ def test_orphans_of_one_fire_are_rescued_in_one_run() -> None:
     (ran,) = here.gave(RunItems)
     assert isinstance(ran, RunItems)
     assert ran.offsets == {0: "there", 1: "there", 3: "there"}
-    assert [here.state.items[item].seen for item in (0, 1, 3)] == [None] * 3  # another instance holds them
+    assert here.state.items.keys() == {2}  # another instance holds them
 
 
 def test_each_instance_takes_its_share_of_the_orphans() -> None:
@@ -517,8 +501,9 @@ def test_each_instance_takes_its_share_of_the_orphans() -> None:
     for item in range(5):
         here.orphan(item)
     for me in (ME, OTHER):
-        here.case.records.update({item: replace(here.case.records[item], completed=False) for item in range(5)})
-        here.choice = Choice(me, here.state, LEAD)
+        for item in range(5):
+            here.case.was_cut_off(item, 0)
+        here.choose_as(me)
         here.run_next()
         shares += [items for _, _, items in here.claimed]
     assert shares == [[0, 2, 4], [1, 3]]
@@ -559,7 +544,7 @@ def test_orphans_that_are_not_rescued_do_not_prevent_the_rescue_of_others() -> N
     here.orphan(0, completed=True)
     here.orphan(1, rescues=3)
     here.run_next()
-    assert here.gave(RemoveOrphanMark) == [RemoveOrphanMark(0)]
+    assert here.gave(RemoveOrphanMark) == [RemoveOrphanMark(0, here.case.records[0].version)]
     assert [items for _, _, items in here.claimed] == [[2, 3]]
 
 
@@ -572,7 +557,7 @@ def test_a_rescue_of_several_items_goes_on_with_their_request() -> None:
     here.run_next()
     (claim,) = here.gave(ClaimItems)
     assert isinstance(claim, ClaimItems)
-    assert (claim.items, claim.fire.requested) == ({0, 1}, Requested("r", 0, progress))
+    assert (set(claim.wanted), claim.fire.requested) == ({0, 1}, Requested("r", 0, progress))
 
 
 @pytest.mark.parametrize("refused", [ReadItems, ReadOffsets, ClaimItems, None])
@@ -580,7 +565,7 @@ def test_if_orphans_cannot_be_rescued_together_each_is_tried_alone(refused: type
     here = with_orphans(0, 1, 2)
 
     def refuse(command: Any) -> object:
-        if 0 in (command.records if isinstance(command, ReadItems) else command.items):
+        if 0 in (command.wanted if isinstance(command, ClaimItems) else command.items):
             if refused is None:
                 return ClaimResult(stale=True)  # another instance has claimed item 0
             raise NotPermitted("/job")
@@ -599,81 +584,36 @@ def test_if_the_record_of_one_orphan_was_out_of_date_all_are_decided_anew() -> N
     here = with_orphans(0, 1)
 
     def read(_: ReadOffsets) -> object:
-        if here.case.records[0].slot == slot(0):
-            here.case.records[0] = replace(here.case.records[0], slot=slot(0.25), begun=slot(0.25))
-            here.case.learn(here.state, 0)
+        if here.case.record(0).slot == slot(0):
+            here.case.was_cut_off(0, 0.25)
         return {}
 
     here.answers[ReadOffsets] = read
     here.run_next()
-    assert here.claimed == [(FireSource.FAILOVER, 0.25, [0])]
+    assert here.claimed == [(FireSource.FAILOVER, 0.0, [0, 1]), (FireSource.FAILOVER, 0.25, [0])]
 
 
 def test_after_a_rescue_the_view_has_to_show_the_end_for_the_own_items_that_were_claimed() -> None:
     here = with_orphans(0, 1, 2, 3)
     for item in (0, 1, 2):
         here.case.give(item, ME)
-    claimed = frozenset({0, 1, 3})
-    here.answers[ClaimItems] = lambda one: ClaimResult(here.claim(one.fire, claimed), elsewhere=frozenset({2}))
+    here.answers[ClaimItems] = lambda one: here.case.take(one, {0, 1, 3})
     here.run_next()
     assert here.commands[-1] == AwaitRescueEnd(frozenset({0, 1}))
-    assert here.state.items[3].seen is None
-    assert here.gave(FollowReleases) == []  # the view shows the end of another instance's rescue
-    assert not here.state.items[2].elsewhere
+    assert here.state.items.keys() == {0, 1, 2}
 
 
-def test_a_trigger_of_an_instance_that_may_run_nothing_is_removed_and_says_why() -> None:
-    here = chosen()
-    here.trigger()
-    here.case.put(LAYOUT.server_disabled("10.0.0.1"))
-    assert here.run_next() == ClaimResult()
-    assert here.claimed == []
-    assert here.commands[-1] == RemoveTrigger(LAYOUT.trigger(ME), 0)
-    assert here.said(SayNothingToRun) == [
-        SayNothingToRun("this server is disabled or paused, or this instance is leaving")
-    ]
-
-
-def test_items_of_a_trigger_that_run_elsewhere_are_run_for_it_later() -> None:
-    here = chosen(2, cron="0 0 0 1 1 ? 2090")
-    here.trigger()
-    here.answers[ClaimItems] = lambda one: ClaimResult(here.claim(one.fire, frozenset({0})), elsewhere=frozenset({1}))
-    here.run_next()
-    here.case.drop(LAYOUT.trigger(ME))
-    assert sorted(here.choice.triggers.deferred) == [1]
-    del here.answers[ClaimItems]
-    assert here.run_next() is None  # it still runs elsewhere
-    here.case.tell(here.state, lambda: here.state.released(1))
-    here.run_next()
-    assert [(source, items) for source, _, items in here.claimed] == [(FireSource.TRIGGER, [1])]
-    assert not here.choice.triggers.deferred
-
-
-def test_a_trigger_that_was_removed_is_not_answered_again_before_the_view_shows_its_removal() -> None:
-    here = chosen(2)
-    here.trigger()
-    here.answers[ClaimItems] = lambda one: ClaimResult(elsewhere=frozenset({0, 1}))
-    here.run_next()
-    assert here.gave(RemoveTrigger) == [RemoveTrigger(LAYOUT.trigger(ME), 0)]
-    del here.answers[ClaimItems]
-    here.case.now = 1.1
-    assert here.run_next() is None
-    assert here.commands == []
-    here.case.put(LAYOUT.trigger(ME), b"Q")  # another trigger is answered
-    here.run_next()
-    assert here.commands[-1] == RemoveTrigger(LAYOUT.trigger(ME), 1)
-
-
-def test_a_trigger_that_was_removed_before_its_listeners_heard_of_it_runs_nothing() -> None:
+def test_a_request_that_was_changed_before_its_listeners_heard_of_it_runs_nothing() -> None:
     here = chosen(cron="0 0 0 1 1 ? 2090")
-    here.trigger()
+    here.ask()
     here.answers[JoinRun] = lambda _: False
     assert here.run_next() is None
     assert here.claimed == []
 
 
-def test_backfills_and_scheduled_moments_take_turns() -> None:
-    here = chosen()
+@pytest.mark.parametrize(("misfire", "source"), [(True, FireSource.MISFIRE), (False, FireSource.CRON)])
+def test_backfills_and_scheduled_moments_take_turns(misfire: bool, source: FireSource) -> None:
+    here = chosen(misfire=misfire)
     here.case.put(LAYOUT.requests)
     span = Span(slot(-100), slot(-90), "* * * * * ?", "UTC", "quartz")
     here.case.put(LAYOUT.request("r"), encode(Request("r", FireSource.BACKFILL, 1, slot(-1), span=span)))
@@ -685,7 +625,8 @@ def test_backfills_and_scheduled_moments_take_turns() -> None:
             sources += [source for source, *_ in here.claimed]
             if sources[-1] is FireSource.BACKFILL:  # the claim notes how far the item has come
                 here.case.put(progress, encode_progress(Progress(slot(-100 + second))))
-    assert sources == [FireSource.BACKFILL, FireSource.CRON] * 2
+    assert sources == [FireSource.BACKFILL, source] * 2  # the moment waited for the backfill
+    assert here.case.reports == []
 
 
 def test_an_item_is_not_claimed_again_for_a_request_until_the_view_shows_its_last_claim() -> None:
@@ -694,7 +635,8 @@ def test_an_item_is_not_claimed_again_for_a_request_until_the_view_shows_its_las
     here.case.put(LAYOUT.request("r"), encode(Request("r", FireSource.TRIGGER, 1, slot(-1))))
 
     def claim_later(command: ClaimItems) -> ClaimResult:
-        claim = here.claim(command.fire, command.items)
+        claim = here.case.take(command).claim
+        assert claim is not None
         items = {item: replace(seen, zxid=here.case.zxid + 100) for item, seen in claim.items.items()}
         return ClaimResult(replace(claim, items=items))
 

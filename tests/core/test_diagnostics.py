@@ -23,7 +23,7 @@ def test_of_a_job_at_rest_there_is_nothing_to_say() -> None:
 @pytest.mark.parametrize(
     ("by_hand", "path", "why"),
     [
-        (Delete(LAYOUT.triggers), LAYOUT.triggers, "is missing"),
+        (Delete(LAYOUT.shutdowns), LAYOUT.shutdowns, "is missing"),
         (Delete(LAYOUT.epoch), LAYOUT.epoch, "is missing"),
         (
             Create(LAYOUT.instance("somebody")),
@@ -55,7 +55,6 @@ def test_of_a_job_at_rest_there_is_nothing_to_say() -> None:
 def test_what_was_made_by_hand_is_named_by_its_path(by_hand: Op, path: str, why: str) -> None:
     here = world(2, sharding_total_count=2)
     here.settle()
-    here.registry.commit([Create(LAYOUT.requests)])
     here.registry.commit([by_hand])
     found = diagnose(here.view(), ME)
     assert found.keys() == {path}

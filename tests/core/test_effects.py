@@ -50,7 +50,7 @@ versions = st.integers(0, 9)
 runs = st.builds(VersionedRecord, st.just(Record(slot=1, completed=False)), versions)
 paths = st.one_of(
     items.map(lambda item: LAYOUT.item(item).orphan),
-    st.sampled_from([LAYOUT.trigger("gone"), LAYOUT.shutdown("gone"), LAYOUT.server("10.0.0.9"), LAYOUT.request("r")]),
+    st.sampled_from([LAYOUT.shutdown("gone"), LAYOUT.server("10.0.0.9"), LAYOUT.request("r")]),
 )
 of_leaders: dict[type, st.SearchStrategy[Effect]] = {
     StepDown: st.just(StepDown()),

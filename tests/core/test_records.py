@@ -13,13 +13,15 @@ from aioelasticjob.core.records import (
     decode,
     encode,
     ended,
+    given_back,
+    is_cut_off,
     left_open,
-    open_moment,
+    others_owing,
     too_large,
 )
-from aioelasticjob.model import FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.model import FireSource, Outcome, Owing, Record, VersionedRecord
 
-SCHEDULED = Record(1_000, "CRON", "10.0.0.1@-@1", 1_001, 1_002, 2_000, True, "completed")
+SCHEDULED = Record(1_000, "CRON", "10.0.0.1@-@1", 1_001, 1_002, 2_000, True, "completed", accounted=1_000)
 TRIGGERED = replace(SCHEDULED, source="TRIGGER", asked=1_500, parameter="day 7")
 text = some.text(some.characters(exclude_categories=["Cs"]))
 times = some.integers(0, MAX_MILLISECONDS)
@@ -37,8 +39,9 @@ times = some.integers(0, MAX_MILLISECONDS)
         completed=some.booleans(),
         outcome=some.sampled_from(["", *(one.value for one in Outcome)]),
         asked=some.integers(1, MAX_MILLISECONDS),
-        ahead=some.integers(0, MAX_MILLISECONDS),
         parameter=some.none() | text,
+        accounted=times,
+        owing=some.lists(some.builds(Owing, text, times, times, times, times, text, text), max_size=3).map(tuple),
     )
 )
 def test_a_record_is_read_as_it_was_written(record: Record) -> None:
@@ -47,7 +50,7 @@ def test_a_record_is_read_as_it_was_written(record: Record) -> None:
 
 
 def test_a_run_that_has_ended_keeps_everything_else() -> None:
-    run = replace(TRIGGERED, request="r", ahead=7, rescues=2, unknown=',"x":1')
+    run = replace(TRIGGERED, request="r", accounted=7, rescues=2, unknown=',"x":1')
     for outcome, done, rescues in ((Outcome.FAILED, True, 0), (None, False, 2)):
         found = ended(VersionedRecord(run, 3, 4), outcome, 9_000)
         said = "failed" if done else "cancelled"
@@ -56,7 +59,7 @@ def test_a_run_that_has_ended_keeps_everything_else() -> None:
 
 
 def test_what_nobody_asked_for_by_hand_costs_nothing_in_a_record() -> None:
-    assert {"asked", "parameter", "ahead"}.isdisjoint(json.loads(encode(SCHEDULED)))
+    assert {"asked", "parameter"}.isdisjoint(json.loads(encode(SCHEDULED)))
     assert json.loads(encode(TRIGGERED))["parameter"] == "day 7"
 
 
@@ -93,7 +96,7 @@ def test_fields_that_are_not_known_are_written_again() -> None:
     fields = json.loads(encode(TRIGGERED)) | {"epoch": {"a": ["ü", None]}, "x": 1}
     record = decode(json.dumps(fields).encode())
     assert record is not None
-    assert json.loads(encode(replace(record, slot=7))) == fields | {"slot": 7}
+    assert json.loads(encode(replace(record, slot=7, accounted=7))) == fields | {"slot": 7}
     assert replace(record, unknown="") == TRIGGERED
 
 
@@ -105,27 +108,94 @@ def test_rescues_are_left_out_while_there_are_none() -> None:
     assert decode(b'{"slot": 1, "rescues": -1}') is None
 
 
-def test_a_moment_that_was_left_open_can_be_claimed_again_and_is_known_as_such() -> None:
+PROMISED = Owing("10.0.0.1@-@1", 900, 500, 900, 5, "why")
+FOREIGN = Owing("10.0.0.2@-@1", 901, 400, 400, 1, "the run was cut off", "10.0.0.3@-@1")
+
+
+def test_a_record_says_up_to_where_it_accounts_for_its_item_unless_that_is_its_moment() -> None:
+    assert {"accounted", "owing"}.isdisjoint(json.loads(encode(SCHEDULED)))
+    ahead = replace(SCHEDULED, accounted=1_700)
+    assert json.loads(encode(ahead))["accounted"] == 1_700
+    assert decode(encode(ahead)) == ahead
+    nothing = replace(SCHEDULED, accounted=0)
+    assert decode(encode(nothing)) == nothing
+
+
+def test_a_record_without_that_time_accounts_for_its_moment() -> None:
+    assert decode(b'{"slot": 1000}') == Record(slot=1_000, accounted=1_000)
+
+
+def test_a_report_that_was_promised_is_read_as_it_was_written() -> None:
+    record = replace(SCHEDULED, owing=(PROMISED, FOREIGN))
+    assert json.loads(encode(record))["owing"] == [
+        {"by": "10.0.0.1@-@1", "at": 900, "first": 500, "last": 900, "count": 5, "why": "why"},
+        {
+            **{"by": "10.0.0.2@-@1", "at": 901, "first": 400, "last": 400, "count": 1, "why": "the run was cut off"},
+            "cutOff": "10.0.0.3@-@1",
+        },
+    ]
+    assert decode(encode(record)) == record
+    assert others_owing(record, "10.0.0.1@-@1") == (FOREIGN,)
+    assert others_owing(SCHEDULED, "10.0.0.1@-@1") == ()
+
+
+@pytest.mark.parametrize("accounted", [-1, 1.5, True, "soon", None, [], {}, MAX_MILLISECONDS + 1])
+def test_a_record_that_accounts_for_its_item_up_to_no_time_is_none(accounted: object) -> None:
+    fields = json.loads(encode(SCHEDULED)) | {"accounted": accounted}
+    assert decode(json.dumps(fields).encode()) is None
+
+
+REPORT = json.loads(encode(replace(SCHEDULED, owing=(PROMISED,))))["owing"][0]
+
+
+@pytest.mark.parametrize(
+    "owing",
+    [
+        *(None, 7, True, "why", {"by": "me"}, [None], [7], ["why"], [[]], [{}]),
+        *([{**REPORT, key: wrong}] for key in ("at", "first", "last", "count") for wrong in (None, -1, 1.5, "1", True)),
+        *([{key: value for key, value in REPORT.items() if key != left_out}] for left_out in REPORT),
+        [REPORT, 7],
+    ],
+)
+def test_a_record_that_promises_what_is_no_report_is_none(owing: object) -> None:
+    fields = json.loads(encode(SCHEDULED)) | {"owing": owing}
+    assert decode(json.dumps(fields).encode()) is None
+
+
+def test_what_else_a_promised_report_says_is_left_out() -> None:
+    fields = json.loads(encode(SCHEDULED)) | {"owing": [{**REPORT, "colour": {"red": [1]}}]}
+    assert decode(json.dumps(fields).encode()) == replace(SCHEDULED, owing=(PROMISED,))
+
+
+def test_many_promised_reports_are_read() -> None:
+    fields = json.loads(encode(SCHEDULED)) | {"owing": [REPORT] * 20_000}
+    record = decode(json.dumps(fields).encode())
+    assert record is not None
+    assert len(record.owing) == 20_000
+
+
+def test_texts_of_a_promised_report_that_cannot_be_encoded_make_no_record() -> None:
+    fields = json.loads(encode(SCHEDULED)) | {"owing": [{**REPORT, "why": "\ud800"}]}
+    assert decode(json.dumps(fields).encode()) is None
+
+
+def test_a_moment_that_was_left_open_is_owed_again_and_the_record_still_names_it() -> None:
     opened = left_open(SCHEDULED)
-    assert opened.slot == SCHEDULED.slot - 1
-    assert open_moment(opened) == SCHEDULED.slot
+    assert (opened.slot, opened.accounted) == (SCHEDULED.slot, SCHEDULED.slot - 1)
     assert left_open(opened) == opened
 
 
 def test_a_run_that_was_asked_for_leaves_no_moment_of_the_schedule_open() -> None:
-    assert TRIGGERED.slot % 1000 == 0
     assert left_open(TRIGGERED) == TRIGGERED  # its slot is an earlier moment, which has run to its end
     assert decode(encode(left_open(TRIGGERED))) == TRIGGERED
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        SCHEDULED,
-        replace(SCHEDULED, slot=999, completed=False),  # it runs, or was cut off
-        replace(SCHEDULED, slot=999, ahead=5_000),  # it was lowered to the time of a clock
-        Record(slot=999),  # it stands for nonsense that was written then
-    ],
-)
-def test_no_other_record_has_an_open_moment(record: Record) -> None:
-    assert open_moment(record) == 0
+def test_a_claim_that_is_given_back_leaves_the_record_of_the_last_run_and_owes_its_moment() -> None:
+    claimed = replace(SCHEDULED, slot=2_000, accounted=2_000, completed=False, owing=(PROMISED, FOREIGN))
+    assert given_back(SCHEDULED, claimed) == replace(SCHEDULED, accounted=1_999, owing=(FOREIGN,))
+
+
+def test_a_run_was_cut_off_if_it_was_begun_and_is_not_completed() -> None:
+    assert is_cut_off(replace(SCHEDULED, completed=False))
+    assert not is_cut_off(SCHEDULED)
+    assert not is_cut_off(Record(completed=False))

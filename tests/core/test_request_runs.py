@@ -7,9 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from aioelasticjob.core.items import Lock
 from aioelasticjob.core.request_runs import next_due, next_run, request_of_run
 from aioelasticjob.core.requests import Request, Span, changed, decode_progress, encode, encode_progress
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Progress, Record
+from aioelasticjob.core.view import JobView
+from aioelasticjob.engine.accounts import write_accounts
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Progress, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.engine.test_claims import LAYOUT, ME, NOW, ClaimedJob, done
 
@@ -24,7 +27,7 @@ BACKFILL = Request("b", FireSource.BACKFILL, 3, NOW, span=SPAN)
 
 def asked(*requests: Request) -> ClaimedJob:
     job = ClaimedJob()
-    job.write(Create(LAYOUT.requests), *(Create(LAYOUT.request(one.id), encode(one)) for one in requests))
+    job.write(*(Create(LAYOUT.request(one.id), encode(one)) for one in requests))
     return job
 
 
@@ -84,8 +87,9 @@ def test_a_request_that_was_cancelled_or_removed_meanwhile_refuses_the_claim(edi
 def test_items_that_run_elsewhere_stay_asked_for() -> None:
     job = asked(ONCE)
     job.elsewhere(1)
-    taken = job.claim(fire_of(job))
-    assert (set(taken.claim.items if taken.claim else ()), taken.elsewhere) == ({0, 2}, {1})
+    assert job.claim(fire_of(job)).renewed == ITEMS
+    free = [item for item, lock in job.learn().items() if lock is Lock.FREE]
+    job.taken(fire_of(job, frozenset(free)), free)
     found = next_run(job.view(), FireSource.TRIGGER, ITEMS, NOW)
     assert found is not None
     assert found.items == {1}
@@ -117,37 +121,49 @@ def test_a_run_that_was_cut_off_is_rescued_for_the_same_request() -> None:
     assert progress(job, 0) == {"moment": NOW, "runs": 1, "outcome": "completed"}
 
 
-def test_a_run_that_was_cut_off_and_is_not_rescued_is_noted_so_by_the_next_claim_of_its_item() -> None:
-    job = asked(ONCE)
-    job.taken(fire_of(job), [0, 1])
-    job.write(Delete(LAYOUT.item(0).running))
+def cut_off(job: ClaimedJob, *items: int) -> None:
+    """Let the runs of items for a request be cut off."""
+    job.taken(fire_of(job), items)
+    job.write(*(Delete(LAYOUT.item(item).running) for item in items))
     job.learn()
-    job.taken(Fire(2 * NOW, FireSource.CRON), [0])
+
+
+def end(job: ClaimedJob, view: JobView, *items: int) -> dict[int, VersionedRecord] | None:
+    """Let the holder end runs that were cut off and that nobody rescues."""
+    seen = {item: job.seen[item] for item in items}
+    ended = {item: (one, replace(one.record, completed=True, outcome="cancelled")) for item, one in seen.items()}
+    written = done(write_accounts(job.member, view, ended))
+    job.learn()
+    return written
+
+
+def test_a_run_that_was_cut_off_and_is_not_rescued_is_noted_so_by_the_holder_that_ends_it() -> None:
+    job = asked(ONCE)
+    cut_off(job, 0, 1)
+    assert end(job, job.view(), 0) is not None
     assert progress(job, 0) == {"moment": NOW, "runs": 1, "outcome": "cut off"}
     assert progress(job, 1) == {"moment": NOW, "runs": 1}
 
 
-def test_a_loss_is_noted_once_though_the_first_claim_was_given_back() -> None:
+def test_a_loss_is_noted_once_whatever_is_written_of_its_item_afterwards() -> None:
     job = asked(ONCE)
-    job.taken(fire_of(job), [0])
-    job.write(Delete(LAYOUT.item(0).running))
-    job.learn()
-    assert done(job.settlements.give_back(job.taken(Fire(2 * NOW, FireSource.CRON), [0])))
+    cut_off(job, 0)
+    end(job, job.view(), 0)
     version = job.registry.nodes[LAYOUT.request_item("r", 0)].stat.version
-    job.taken(Fire(2 * NOW, FireSource.CRON), [0])
+    end(job, job.view(), 0)
+    assert done(job.settlements.give_back(job.taken(Fire(2 * NOW, FireSource.CRON), [0])))
     assert job.registry.nodes[LAYOUT.request_item("r", 0)].stat.version == version
 
 
-def test_a_claim_that_notes_a_loss_is_refused_if_it_was_decided_on_an_older_view() -> None:
+def test_a_loss_that_was_decided_on_an_older_view_of_the_request_is_not_written() -> None:
     job = asked(ONCE)
-    job.taken(fire_of(job), [0])
-    job.write(Delete(LAYOUT.item(0).running))
-    job.learn()
+    cut_off(job, 0)
     view, node = job.view(), LAYOUT.request_item("r", 0)
     job.write(Set(node, job.registry.nodes[node].data, 0))
-    taken = job.claim_on(view, Fire(2 * NOW, FireSource.CRON), [0], (NOW, NOW + SECOND))
-    assert (taken.claim, taken.stale) == (None, True)
-    assert job.running() == []
+    assert end(job, view, 0) == {}
+    assert not job.record().completed
+    assert end(job, job.view(), 0) is not None
+    assert job.record().completed
 
 
 @pytest.mark.parametrize(
@@ -329,11 +345,14 @@ def test_only_open_requests_for_free_items_are_run(keys: dict[str, object], runs
     assert next_run(job.view(), FireSource.TRIGGER, frozenset(), NOW) is None
 
 
-def test_a_job_whose_execution_is_not_monitored_answers_no_requests() -> None:
-    job = asked(ONCE)
+@pytest.mark.parametrize(("request_", "is_answered"), [(ONCE, True), (BACKFILL, False)])
+def test_a_job_whose_execution_is_not_monitored_answers_triggers_and_no_backfills(
+    request_: Request, is_answered: bool
+) -> None:
+    job = asked(request_)
     config = job.config.changed(monitor_execution=False)
     job.write(Set(LAYOUT.config, config.to_json(), -1))
-    assert next_run(job.view(), FireSource.TRIGGER, ITEMS, NOW) is None
+    assert (next_run(job.view(), request_.source, ITEMS, NOW) is not None) is is_answered
 
 
 def test_nonsense_below_a_request_ends_its_item_and_no_other() -> None:

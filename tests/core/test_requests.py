@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioelasticjob.core.records import MAX_MILLISECONDS
+from aioelasticjob.core.records import MAX_MILLISECONDS, MAX_PARAMETER_BYTES
 from aioelasticjob.core.requests import (
     Cancellation,
     Request,
@@ -76,13 +76,20 @@ def test_a_backfill_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        *(b"", b"x", b"[]", b"7", b"null", b"\xff", b'{"kind":"TRIGGER"}', b"[" * 100_000),
+        *(b"", b"x", b"[]", b"7", b"null", b"\xff", b'{"items":[1]}', b"[" * 100_000),
         *(
             json.dumps({"kind": "TRIGGER", "count": 1, "asked": 1, **one}).encode()
             for one in (
                 *({"kind": "CRON"}, {"kind": []}, {"count": "1"}, {"count": -1}, {"count": True}, {"asked": 1.5}),
                 *({"items": []}, {"items": [1, "2"]}, {"items": 3}, {"items": [-1]}, {"at": None}, {"at": 10**18}),
-                *({"parameter": {"a": 1}}, {"by": 7}, {"by": "\ud800"}, {"stopped": 1}, {"outcomes": [1]}),
+                *(
+                    {"parameter": {"a": 1}},
+                    {"parameter": "x" * (MAX_PARAMETER_BYTES + 1)},
+                    {"by": 7},
+                    {"by": "\ud800"},
+                    {"stopped": 1},
+                    {"outcomes": [1]},
+                ),
                 *({"outcomes": {"completed": "2"}}, {"kind": "BACKFILL"}, {"closed": "now"}),
             )
         ),
@@ -93,6 +100,14 @@ def test_a_backfill_is_read_as_it_was_written() -> None:
 )
 def test_nonsense_is_no_request(data: bytes) -> None:
     assert decode("r", node(data)) is None
+
+
+def test_a_request_by_hand_needs_no_key_but_its_kind() -> None:
+    request = decode("r", node(b'{"kind": "TRIGGER"}'))
+    assert request is not None
+    assert list(request.within(3)) == [0, 1, 2]
+    assert request.moment == request.asked == round(node(b"").stat.ctime * 1000)
+    assert (request.by, request.parameter, request.named, request.expires) == ("", None, False, 0)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "x" * 121, "a\n", 7])

@@ -54,7 +54,7 @@ def tidied(here: World, view: JobView) -> list[str]:
     nodes, now, count = here.registry.nodes, here.rule_input(view.leader), view.config.sharding_total_count
     unwanted = [] if view.config.monitor_execution else list(now.unwanted)
     waiting = [f"orphan {item}" for item in view.orphans if item >= count or not view.config.failover]
-    asked = [*view.tree.children(LAYOUT.triggers), *view.tree.children(LAYOUT.shutdowns)]
+    asked = view.tree.children(LAYOUT.shutdowns)
     requests = [f"request to {name}" for name in asked if name not in view.instances]
     missing = [path for path in LAYOUT.mirrored_parents if path not in nodes]
     assigns = view.assignment_stands and view.eligible  # what is too much goes with the next assignment

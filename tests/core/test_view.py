@@ -54,7 +54,7 @@ def test_who_leaves_holds_items_only_while_nobody_stays() -> None:
 def test_a_configuration_that_has_not_changed_is_not_read_again() -> None:
     here = world(1)
     before = here.view()
-    here.registry.commit([Create(LAYOUT.triggers + "/x")])
+    here.registry.commit([Create(LAYOUT.shutdown("x"))])
     assert follow(before, here.registry.tree(), before.switches).config is before.config
     here.registry.commit([Set(LAYOUT.config, before.config.changed(sharding_total_count=7).to_json(), -1)])
     assert follow(before, here.registry.tree(), before.switches).config.sharding_total_count == 7

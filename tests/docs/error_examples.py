@@ -19,7 +19,7 @@ from aioelasticjob.console.storage.database import DatabaseUnwritable, DataUnusa
 from aioelasticjob.console.users.accounts import InvitationSpent, LastAdmin
 from aioelasticjob.core.foreign import leave_alone
 from aioelasticjob.core.layout import Layout
-from aioelasticjob.core.state import BUSY
+from aioelasticjob.core.reasons import BUSY
 from aioelasticjob.demo.cluster import Stalled
 from aioelasticjob.demo.database import Superseded
 from aioelasticjob.demo.processes import ProcessEnded

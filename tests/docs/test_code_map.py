@@ -6,21 +6,16 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from aioelasticjob.core.entries import Entry
-from aioelasticjob.core.state import Item
 from tests.docs.pages import ROOT, read, table
 
 MAP, STATE = "docs/reference/code-map.md", "docs/reference/job-state.md"
 PACKAGE = ROOT / "aioelasticjob"
 PACKAGES = "core", "engine", "registry", "model.py"
-OTHERS = {"Feed._report_once", "Claims._reconsider"}
-"""Functions that write an attribute of another class which is called like a field of ``Item``."""
 
 
 def modules(page: str) -> list[str]:
@@ -104,17 +99,13 @@ def test_the_functions_and_fields_named_are_there(page: str) -> None:
     assert spelt - names() == set()
 
 
-@pytest.mark.parametrize("of", [Entry, Item])
-def test_each_field_of_an_item_has_its_writers(of: type[Entry]) -> None:
-    """``Entry.forget`` empties the nodes' fields; the page says so above the table."""
-    own = {one.name for one in fields(of)} - (set() if of is Entry else {one.name for one in fields(Entry)})
-    rows = table(STATE, f"| field of `{of.__name__}`")
-    said = {row[0].strip("`"): set(re.findall(r"`([\w.]+)`", row[2])) for row in rows}
-    writers: dict[str, set[str]] = {name: set() for name in own}
-    for name, code in functions():
-        for node in ast.walk(code):
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in own:
-                is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
-                if not is_own or name.startswith(("Entry.", "Item.")):  # else it is an attribute of another class
-                    writers[node.attr].add(name)
-    assert said == {name: found - OTHERS - {"Entry.forget"} for name, found in writers.items()}
+def test_only_the_functions_of_one_module_replace_what_is_known_of_an_item() -> None:
+    makers = {"learned", "claimed", "settled", "reported", "assumed"}
+    found = {
+        name
+        for name, code in functions()
+        for node in ast.walk(code)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Item"
+    }
+    assert found == makers
+    assert all(one in read("aioelasticjob/core/items.py") for one in makers)

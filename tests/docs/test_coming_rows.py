@@ -383,7 +383,7 @@ def programs(here: str) -> None:
         await operations.configure(session, "job", {"description": "for people"})
         assert (await operations.job(session, "job", now=0)).config.description == "for people"
         assert " | " in await operations.dump(session, "job")
-        await operations.trigger(session, "job")
+        await operations.ask(session, "job")
         assert (await cluster.event(Began)).source is FireSource.TRIGGER
         ip = (await operations.job(session, "job", now=0)).servers[0].ip
         switches: list[tuple[Callable[[], Awaitable[object]], list[str]]] = [

@@ -92,7 +92,7 @@ def test_operators_write_where_we_look() -> None:
         SWITCHES,
         server_switch("10.0.0.5"),
         server_switch("10.0.0.5", "disabled"),
-        layout.trigger(ID),
+        layout.request("x"),
         layout.shutdown(ID),
         layout.item(2).disabled,
     }

@@ -16,12 +16,12 @@ from tests.support.loops import run_async
 DIGEST = "carol:sesame"
 EPHEMERAL = {"instances/{id}", "leader/election/host", "execution/0/running"}
 THERE = EPHEMERAL | {
-    *("config", "servers", "servers/127.0.0.1", "instances", "shutdown", "trigger"),
+    *("config", "servers", "servers/127.0.0.1", "instances", "shutdown", "requests"),
     *("leader", "leader/election", "leader/election/epoch", "leader/sharding", "leader/failover"),
     *("leader/failover/items", "sharding", "sharding/0", "sharding/0/instance", "execution", "execution/0", "offset"),
 }
 PROMISED = (
-    r"config|instances(/\{id\})?|shutdown|trigger|offset|systemTime(/current)?|guarantee(/(started|completed)(/\d+)?)?",
+    r"config|instances(/\{id\})?|shutdown|requests|offset|systemTime(/current)?|guarantee(/(started|completed)(/\d+)?)?",
     r"servers(/127\.0\.0\.1(/(disabled|paused|processSuccessCount|processFailureCount))?)?",
     r"leader(/election(/(host|epoch))?|/sharding(/(necessary|processing))?|/failover(/items(/\d+)?)?|/schedule)?",
     r"sharding(/\d+(/(instance|disabled|failover))?)?",

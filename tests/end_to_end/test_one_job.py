@@ -8,9 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
+from aioelasticjob.clock import SystemClock
 from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.reasons import BUSY
 from aioelasticjob.core.rules import wanted_assignment
-from aioelasticjob.core.state import Came
 from aioelasticjob.errors import NodeMissing
 from aioelasticjob.events import Misfired
 from aioelasticjob.registry.session import Session
@@ -109,6 +110,12 @@ def test_what_an_operator_changes_takes_effect_while_the_job_runs(registry_addre
     run_async("asyncio", main)
 
 
+async def until_moments_have_passed(moments: int, since: float) -> None:
+    """Wait until so many moments of a schedule of every second have passed."""
+    while SystemClock().now() < since + moments:
+        await anyio.sleep(0.05)
+
+
 def test_a_slow_item_holds_up_nobody_and_goes_on_at_its_new_holder_when_it_has_ended(registry_address: str) -> None:
     async def main() -> None:
         slow, quick, may_end = HandlerRuns(), HandlerRuns(), anyio.Event()
@@ -125,12 +132,13 @@ def test_a_slow_item_holds_up_nobody_and_goes_on_at_its_new_holder_when_it_has_e
                     new = await registry.spread_over(2)
                     (moved,) = (item for item in (0, 1) if new.assignment[item] != old.assignment[item])
                     assert not slow.ended  # the assignment has not waited for the slow run
-                    with anyio.fail_after(TIMEOUT):
-                        async for event in events:
-                            if isinstance(event, Misfired) and event.why == Came.FOUND_RUNNING.value.why:
-                                break
+                    await until_moments_have_passed(3, since=SystemClock().now())
                     assert not quick.begun
                     may_end.set()
+                    with anyio.fail_after(TIMEOUT):
+                        async for event in events:
+                            if isinstance(event, Misfired) and event.why == BUSY:
+                                break
                     (run, *_) = await quick.fires(1, [moved])
             last = next(one for one in slow.ended if one.item == moved)
             assert run.fence > last.fence

@@ -12,16 +12,17 @@ import pytest
 
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core import records
-from aioelasticjob.core.commands import ClaimResult
+from aioelasticjob.core.commands import ClaimItems, ClaimResult
+from aioelasticjob.core.items import Lock
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.records import MAX_PARAMETER_BYTES
 from aioelasticjob.core.view import JobView, read
-from aioelasticjob.engine.claims import ITEMS_AT_ONCE, Claims, remove_orphan_mark
+from aioelasticjob.engine.claims import ITEMS_AT_ONCE, Claims, OwnLocks, remove_orphan_mark
+from aioelasticjob.engine.item_reader import ItemReader
 from aioelasticjob.engine.member import Member
-from aioelasticjob.engine.record_cache import RecordCache
 from aioelasticjob.engine.settlements import Settlements
 from aioelasticjob.errors import Conflict, OutcomeUnknown, SessionEnded, Suspended
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record
+from aioelasticjob.model import SCHEDULED, Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.registry.session import SessionState, SessionStatus
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node
@@ -100,8 +101,11 @@ class ClaimedJob:
             paths = LAYOUT.item(item)
             self.write(Create(paths.sharding), Create(paths.instance, ME.encode()))
         self.member = Member(self.session, LAYOUT, ME, "10.0.0.1", "", 1, MINE)
-        self.cache = RecordCache(self.member)
-        self.claims, self.settlements = Claims(self.member, self.cache), Settlements(self.member, self.cache)
+        self.reader, self.locks = ItemReader(self.member), OwnLocks()
+        self.claims = Claims(self.member, self.locks)
+        self.settlements = Settlements(self.member, self.reader, self.locks)
+        self.seen: dict[int, VersionedRecord] = {}
+        """The record of each item, as it was read or written last."""
         self.learn()
 
     def write(self, *operations: Op) -> None:
@@ -110,8 +114,22 @@ class ClaimedJob:
     def view(self) -> JobView:
         return read(self.registry.tree(), LAYOUT, self.config)
 
-    def learn(self) -> frozenset[int]:
-        return frozenset(done(self.cache.learn(self.items)))
+    def learn(self) -> dict[int, Lock]:
+        """Read the records of all items; return who holds their locks."""
+        found = done(self.reader.read(self.items))
+        self.seen = {item: one.seen for item, one in found.items()}
+        return {item: one.lock for item, one in found.items()}
+
+    def command(
+        self,
+        view: JobView,
+        fire: Fire = CRON,
+        items: Collection[int] | None = None,
+        times: tuple[int, int] = (NOW, NEXT),
+    ) -> ClaimItems:
+        """Return the command that claims items, with the records that are known."""
+        before = {item: self.seen[item] for item in (self.items if items is None else items)}
+        return ClaimItems(view, fire, before, {item: wanted(one.record, fire, times) for item, one in before.items()})
 
     def claim(self, fire: Fire = CRON, items: Collection[int] | None = None) -> ClaimResult:
         return self.claim_on(self.view(), fire, items)
@@ -126,12 +144,15 @@ class ClaimedJob:
         """Claim items on a view that may be outdated."""
 
         async def claim() -> ClaimResult:
-            sent = self.claims.send(view, fire, self.items if items is None else items, *times)
+            sent = self.claims.send(self.command(view, fire, items, times))
             await wait([sent.transaction.answer])
             taken = self.claims.claimed(sent)
             return await self.claims.finish(sent) if taken is None else taken
 
-        return done(claim())
+        taken = done(claim())
+        if taken.claim is not None:
+            self.seen |= taken.claim.items
+        return taken
 
     def taken(self, fire: Fire = CRON, items: Collection[int] | None = None) -> Claim:
         claim = self.claim(fire, items).claim
@@ -151,7 +172,9 @@ class ClaimedJob:
 
         async def settle() -> frozenset[int] | None:
             given = self.settlements.settle(claim, outcomes, now, **options)
-            return given.handed_over if await self.settlements.finish(given) else None
+            is_settled = await self.settlements.finish(given)
+            self.seen |= given.written
+            return given.handed_over if is_settled else None
 
         return done(settle())
 
@@ -171,7 +194,7 @@ class ClaimedJob:
         paths, data = LAYOUT.item(item), records.encode(record or Record(SLOT - 1000, "CRON", "other", 1, 0, 0, False))
         there = paths.execution in self.registry.nodes
         begin: list[Op] = [Set(paths.execution, data, -1) if there else Create(paths.execution, data)]
-        lock: list[Op] = [Create(paths.running, b"other", ephemeral=True)] if running else []
+        lock: list[Op] = [Create(paths.running, b"other@-@2", ephemeral=True)] if running else []
         self.registry.commit([*begin, *lock], THEIRS)
 
     def orphaned(self, item: int) -> None:
@@ -179,6 +202,12 @@ class ClaimedJob:
         self.elsewhere(item, Record(SLOT, "CRON", "other", 1, 0, 0, completed=False), running=False)
         self.write(Create(LAYOUT.item(item).orphan))
         self.learn()
+
+
+def wanted(before: Record, fire: Fire, times: tuple[int, int] = (NOW, NEXT)) -> Record:
+    """Return the record that a claim writes: that of a scheduled moment accounts for all moments up to it."""
+    accounted = fire.slot if fire.source in SCHEDULED else before.accounted
+    return records.begun(before, fire, ME, *times, accounted)
 
 
 def done(work: Coroutine[Any, Any, T]) -> T:
@@ -189,79 +218,71 @@ def test_what_is_claimed_runs_until_it_is_settled() -> None:
     job = ClaimedJob()
     taken = job.claim()
     assert taken.claim is not None
-    assert (taken.elsewhere, taken.stale, taken.obstructed, taken.cut_off) == (frozenset(), False, frozenset(), {})
+    assert (taken.stale, taken.obstructed, taken.renewed) == (False, frozenset(), frozenset())
     assert job.running() == [0, 1, 2]
     assert set(taken.claim.fences.values()) == {job.registry.zxid}
-    assert job.record() == Record(SLOT, "CRON", ME, NOW, 0, NEXT, completed=False)
+    assert job.record() == Record(SLOT, "CRON", ME, NOW, 0, NEXT, completed=False, accounted=SLOT)
     assert job.settle(taken.claim, Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT)
     assert job.running() == []
     assert [job.record(item).outcome for item in job.items] == ["completed", "failed", "timed out"]
     assert all(job.record(item).completed for item in job.items)
-    assert job.cache.items[0].record.slot == SLOT
+    assert job.seen[0].record.accounted == SLOT
     assert job.taken(Fire(NEXT, FireSource.CRON)).items[0].version == 2
 
 
-def test_an_item_that_runs_elsewhere_is_left_out_and_the_rest_is_taken() -> None:
+def test_a_claim_of_an_item_that_runs_elsewhere_takes_none_so_that_all_are_read_again() -> None:
     job = ClaimedJob()
     job.elsewhere(1)
-    taken = job.claim()
-    assert taken.claim is not None
-    assert set(taken.claim.items) == {0, 2}
-    assert taken.elsewhere == {1}
+    assert job.claim() == ClaimResult(None, renewed=frozenset({0, 1, 2}))
+    assert job.running() == [1]
+    locks = job.learn()
+    assert locks == {0: Lock.FREE, 1: Lock.OTHERS, 2: Lock.FREE}
+    assert set(job.taken(items=[0, 2]).items) == {0, 2}
 
 
 def test_a_moment_that_somebody_has_claimed_is_nobody_elses() -> None:
     job = ClaimedJob()
     for item in job.items:
         job.elsewhere(item, Record(SLOT, "CRON", "other", 1, 1, 0, completed=True), running=False)
-    assert job.claim() == ClaimResult(None)
+    assert job.claim() == ClaimResult(None, renewed=frozenset(job.items))
     assert job.running() == []
 
 
-def test_a_record_that_has_moved_is_read_and_claimed_all_the_same() -> None:
+def test_a_record_that_was_written_meanwhile_is_read_again_and_then_claimed() -> None:
     job, cut_off = ClaimedJob(), Record(SLOT - 1000, "CRON", "other", 7, 0, 0, completed=False)
     job.elsewhere(0, Record(SLOT - 1000, "CRON", "other", 1, 1, 0, completed=True), running=False)
     job.elsewhere(1, cut_off, running=False)
-    taken = job.claim()
-    assert taken.claim is not None
-    assert set(taken.claim.items) == {0, 1, 2}
-    assert taken.cut_off == {1: cut_off}
+    assert job.claim().renewed == {0, 1, 2}
+    job.learn()
+    claim = job.taken()
+    assert set(claim.items) == {0, 1, 2}
+    assert (claim.before[1].slot, claim.before[1].completed) == (SLOT - 1000, False)
 
 
-def test_a_claim_refused_again_though_nothing_stands_in_its_way_is_not_sent_again_at_once() -> None:
+def test_a_claim_refused_again_though_nothing_prevents_it_is_an_error_so_that_it_is_not_sent_again_at_once() -> None:
     job, conflict = ClaimedJob(), Conflict(2, LAYOUT.item(0).running, "exists")
 
     def refuse() -> None:
         raise conflict
 
     job.session.commits.extend([refuse] * 9)
+    assert job.claim().renewed == {0, 1, 2}
+    job.learn()
     with pytest.raises(Conflict, match="exists"):
         job.claim()
     assert len(job.session.commits) == 7
     assert job.running() == []
+    job.session.commits.clear()
+    assert set(job.taken().items) == {0, 1, 2}
 
 
-@pytest.mark.parametrize(
-    ("commits", "renewed"),
-    [([], set()), (["reply lost"], set()), (["never arrived"], set()), (["suspended"], None)],
-)
-def test_a_claim_tells_which_records_it_was_decided_anew_on(commits: list[Word], renewed: set[int] | None) -> None:
+@pytest.mark.parametrize("commits", [[], ["reply lost"], ["never arrived"]])
+def test_a_claim_that_is_accepted_in_the_end_needs_no_record_to_be_read_again(commits: list[Word]) -> None:
     job = ClaimedJob()
     job.session.commits.extend(commits)
-    if renewed is None:
-        with pytest.raises(Suspended):
-            job.claim()
-    assert job.claim().renewed == (renewed or set())
-
-
-def test_a_record_that_had_moved_is_one_that_a_claim_was_decided_anew_on() -> None:
-    job = ClaimedJob()
-    job.elsewhere(0, Record(SLOT - 1000, "CRON", "other", 1, 1, 0, completed=True), running=False)
-    job.elsewhere(1)
-    job.elsewhere(2, Record(SLOT, "CRON", "other", 1, 1, 0, completed=True), running=False)
     taken = job.claim()
     assert taken.claim is not None
-    assert (set(taken.claim.items), taken.renewed) == ({0}, {0})
+    assert taken.renewed == set()
 
 
 def test_an_assignment_that_has_changed_makes_a_claim_stale() -> None:
@@ -280,14 +301,14 @@ def test_the_items_of_a_claim_on_an_outdated_view_may_be_released_again(at_once:
     job.write(Set(LAYOUT.sharding, b"", -1))
 
     async def claim() -> ClaimResult | None:
-        sent = job.claims.send(view, CRON, job.items, NOW, NEXT)
+        sent = job.claims.send(job.command(view))
         await wait([sent.transaction.answer])
         return job.claims.claimed(sent) if at_once else await job.claims.finish(sent)
 
     taken = done(claim())
     assert taken is not None
     assert taken.stale
-    assert [entry.executing for entry in job.cache.items.values()] == [False] * 3
+    assert job.locks.executing == set()
 
 
 @pytest.mark.parametrize("fire", [CRON, RESCUE], ids=["cron", "rescue"])
@@ -318,15 +339,13 @@ def test_a_claim_whose_reply_is_lost_is_not_looked_up_on_a_server_that_lags_behi
     assert job.record().begun == NOW
 
 
-def test_of_a_claim_that_never_arrived_others_may_have_taken_a_part() -> None:
+def test_after_a_claim_that_never_arrived_others_may_have_taken_a_part() -> None:
     job = ClaimedJob()
     job.session.commits.append("never arrived")
     view = job.view()
     job.elsewhere(2)
-    taken = job.claim_on(view)
-    assert taken.claim is not None
-    assert set(taken.claim.items) == {0, 1}
-    assert taken.elsewhere == {2}
+    assert job.claim_on(view).renewed == {0, 1, 2}
+    assert job.running() == [2]
 
 
 def test_a_claim_that_goes_down_with_its_session_is_no_claim() -> None:
@@ -391,43 +410,41 @@ def test_an_orphan_whose_run_is_completed_after_all_is_not_rescued() -> None:
     job = ClaimedJob()
     job.orphaned(1)
     job.elsewhere(1, Record(SLOT, "CRON", "other", 1, 2, 0, completed=True), running=False)
-    assert job.claim(RESCUE, {1}) == ClaimResult(None)
+    assert job.claim(RESCUE, {1}) == ClaimResult(None, renewed=frozenset({1}))
+    assert job.running() == []
 
 
 def test_an_orphan_that_needs_no_rescue_is_dismissed_once() -> None:
     job = ClaimedJob()
     job.orphaned(1)
-    done(remove_orphan_mark(job.member, job.cache, 1))
+    done(remove_orphan_mark(job.member, 1, job.seen[1].version))
     assert LAYOUT.item(1).orphan not in job.registry.nodes
-    done(remove_orphan_mark(job.member, job.cache, 1))  # somebody else has seen to it
+    done(remove_orphan_mark(job.member, 1, job.seen[1].version))  # somebody else has seen to it
     job.write(Create(LAYOUT.item(0).orphan))
-    done(remove_orphan_mark(job.member, job.cache, 0))  # it has no record at all
+    done(remove_orphan_mark(job.member, 0, job.seen[0].version))  # it has no record at all
     assert LAYOUT.item(0).orphan not in job.registry.nodes
 
 
-def test_a_mark_that_cannot_go_keeps_nobody_from_claiming() -> None:
-    job = ClaimedJob()
-    job.write(Create(LAYOUT.item(0).execution))
-    job.write(Create(LAYOUT.item(0).misfire))
-    job.learn()
-    job.write(Create(LAYOUT.item(0).misfire + "/by-hand"))
-    assert set(job.taken().items) == {0, 1, 2}
-    assert LAYOUT.item(0).misfire in job.registry.nodes
-
-
-def test_an_item_that_can_have_no_lock_is_refused_and_the_rest_taken() -> None:
+def test_an_item_that_can_have_no_lock_is_named_and_the_rest_can_be_taken() -> None:
     job = ClaimedJob()
     job.registry.commit([Create(LAYOUT.item(1).execution, b"", ephemeral=True)], THEIRS)
     job.learn()
-    taken = job.claim()
-    assert taken.claim is not None
-    assert set(taken.claim.items) == {0, 2}
-    assert taken.obstructed == {1}
+    assert job.claim() == ClaimResult(None, obstructed=frozenset({1}), renewed=frozenset({0, 1, 2}))
+    assert set(job.taken(items=[0, 2]).items) == {0, 2}
+
+
+def test_an_item_that_can_have_no_lock_holds_up_no_claim_of_the_next_moment() -> None:
+    job = ClaimedJob()
+    job.registry.commit([Create(LAYOUT.item(1).execution, b"", ephemeral=True)], THEIRS)
+    job.learn()
+    for slot in (SLOT, NEXT):  # for each moment it turns out once
+        assert job.claim(Fire(slot, FireSource.CRON)).obstructed == {1}
 
 
 def test_records_whose_parent_was_removed_are_made_again() -> None:
     job = ClaimedJob()
     job.write(Delete(LAYOUT.execution))
+    assert job.claim().renewed == {0, 1, 2}
     assert set(job.taken().items) == {0, 1, 2}
 
 
@@ -451,7 +468,6 @@ def test_who_rescues_a_triggered_run_or_its_rescue_knows_what_was_asked_for() ->
     assert job.settle(job.taken(), *[Outcome.COMPLETED] * 3)
     job.hand_over(job.taken(Fire(asked, FireSource.TRIGGER, "day 7"), {1}))
     for _ in range(2):
-        job.learn()
         record = job.record(1)
         assert (record.slot, record.moment, record.asked, record.parameter) == (SLOT, asked, asked, "day 7")
         job.hand_over(job.taken(Fire(record.moment, FireSource.FAILOVER, record.parameter), {1}))
@@ -475,6 +491,7 @@ def test_no_transaction_that_carries_a_triggers_parameter_is_too_large_for_the_r
     assert job.hand_over(claim) == set(job.items)
     again = job.taken(Fire(NEXT, FireSource.CRON))
     assert done(job.settlements.give_back(again))
+    job.learn()
     assert job.record().parameter == claim.fire.parameter
     assert job.settle(job.taken(Fire(NOW, FireSource.TRIGGER, "\0" * MAX_PARAMETER_BYTES), {7}), Outcome.COMPLETED)
     assert 400_000 < max(job.session.sizes) < 900_000
@@ -513,6 +530,7 @@ def test_what_a_record_says_that_is_not_known_is_kept_by_every_write(end: str) -
         job.hand_over(claim, Outcome.COMPLETED if end == "settled" else Outcome.CANCELLED)
         assert job.record().slot == SLOT
     assert json.loads(job.registry.nodes[LAYOUT.item(0).execution].data)["newer"] == {"a": [1]}
+    job.learn()
     job.taken(RESCUE if end == "handed over" else Fire(SLOT + 1000, FireSource.CRON), {0})
     assert job.record().unknown
 
@@ -528,41 +546,35 @@ def test_records_that_hold_much_that_is_not_known_are_written_a_few_at_a_time() 
     assert max(job.session.sizes) < 1024 * 1024
 
 
-def test_the_run_of_a_record_that_was_lowered_is_rescued_for_the_moment_that_it_claimed() -> None:
-    job = ClaimedJob(1)
-    job.taken(replace(CRON, slot=SLOT + 3_600_000))
-    job.cache.items[0].lower(SLOT)
-    assert (job.cache.items[0].record.slot, job.cache.items[0].moment) == (SLOT, SLOT + 3_600_000)
-    job.learn()
-    assert job.cache.items[0].moment == SLOT + 3_600_000
-    job.write(Delete(LAYOUT.item(0).running))
-    job.taken(replace(CRON, slot=SLOT + 10_000))
-    assert job.cache.items[0].moment == SLOT + 10_000
-
-
-def test_a_triggered_run_of_a_record_that_was_lowered_is_rescued_for_when_it_was_asked_for() -> None:
-    job = ClaimedJob(1)
-    job.settle(job.taken(replace(CRON, slot=SLOT + 3_600_000)), Outcome.COMPLETED)
-    job.taken(Fire(SLOT + 5_000, FireSource.TRIGGER, "day 7"))
-    job.cache.items[0].lower(SLOT)
-    assert job.cache.items[0].moment == SLOT + 5_000
-
-
-def test_a_lowered_records_run_that_another_has_rescued_meanwhile_keeps_its_moment() -> None:
-    job = ClaimedJob(1)
-    job.taken(replace(CRON, slot=SLOT + 3_600_000))
-    job.cache.items[0].lower(SLOT)
-    again = replace(job.record(), rescues=1, instance="other", begun=job.record().begun + 1)
-    job.write(Set(LAYOUT.item(0).execution, records.encode(again), -1))
-    job.learn()
-    assert (job.cache.items[0].record.slot, job.cache.items[0].moment) == (SLOT, SLOT + 3_600_000)
-
-
 def test_a_rescue_takes_no_item_of_which_another_run_was_cut_off_than_the_one_it_was_decided_on() -> None:
     job = ClaimedJob(1)
     job.orphaned(0)
     newer = Record(SLOT + 1000, "TRIGGER", "other", 2, 0, 0, completed=False)
     job.elsewhere(0, newer, running=False)  # after the record was read
-    assert job.claim(RESCUE).claim is None
+    assert job.claim(RESCUE).renewed == {0}
     assert (job.record(), job.waiting(), job.running()) == (newer, {0}, [])
-    assert job.cache.items[0].record == newer
+
+
+def test_a_claim_on_a_former_schedule_is_stale_so_that_it_hides_no_moment_of_the_present_one() -> None:
+    job = ClaimedJob()
+    job.write(Create(LAYOUT.schedule, b"{}"))
+    view = job.view()
+    job.write(Set(LAYOUT.schedule, b"{}", -1))
+    assert job.claim_on(view) == ClaimResult(None, stale=True)
+    assert job.running() == []
+
+
+def test_an_item_whose_claim_is_given_back_owes_its_moment_again() -> None:
+    job = ClaimedJob()
+    assert job.settle(job.taken(), *[Outcome.COMPLETED] * 3)
+    before = job.record()
+    assert done(job.settlements.give_back(job.taken(Fire(NEXT, FireSource.CRON))))
+    assert job.record() == replace(before, accounted=NEXT - 1)
+
+
+def test_without_monitoring_nothing_is_written() -> None:
+    job = ClaimedJob()
+    before = dict(job.registry.nodes)
+    claim = job.claims.unmonitored(job.command(job.view(), items=[2]))
+    assert (claim.fences, set(claim.items)) == ({}, {2})
+    assert job.registry.nodes == before

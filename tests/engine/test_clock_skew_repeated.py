@@ -1,4 +1,4 @@
-"""The registry's clock is set more than once: each moment is run or reported."""
+"""The registry's clock is set more than once: what it has yet to show again is lost, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from random import Random
 
 import pytest
 
-from aioelasticjob.core.clock_skew import STEADY
-from aioelasticjob.core.missed import SKIPPED
-from aioelasticjob.core.state import SET_BACK
+from aioelasticjob.core.clock_skew import STEADY, ClockSkewMonitor
+from aioelasticjob.core.reasons import SKIPPED
+from aioelasticjob.registry.client import ClockReading
 from aioelasticjob.testing import simulated
 from tests.core.test_clock_skew import Setting
 
-BORN = 3
-"""Seconds after the start when every script's job has begun."""
 SEEDS = (0, 1, 2, 35, 119, 130)
-"""The last three found moments that were neither run nor reported."""
+BEGIN = 1_000_000_000
 
 
 @pytest.mark.parametrize("monitored", [True, False])
-@pytest.mark.parametrize("second_step", [10, 20, 33], ids=["before any report", "after a report", "late"])
-def test_a_clock_put_right_in_two_steps_silences_no_moment(monitored: bool, second_step: int) -> None:
+@pytest.mark.parametrize("second_step", [10, 20, 33])
+def test_a_clock_put_right_in_two_steps_loses_what_it_had_shown_and_no_moment_after_that(
+    monitored: bool, second_step: int
+) -> None:
     @simulated
     async def test() -> None:
         here = Setting(monitor_execution=monitored)
@@ -31,17 +31,15 @@ def test_a_clock_put_right_in_two_steps_silences_no_moment(monitored: bool, seco
         await here.until(second_step)
         here.off = 0
         await here.until(80)
-        reported = here.reported()
-        assert {*here.runs, *reported} >= set(range(second_step + 1, 80))
-        assert all(why == [SET_BACK] for why in reported.values())
-        assert not reported.keys() & here.runs.keys()
+        assert {*here.runs, *here.reported()} >= set(range(max(56, second_step + 31), 80))
+        assert not here.reported().keys() & here.runs.keys()
         assert all(len(runs) == 1 for runs in here.runs.values())
         await here.cluster.close()
 
     test()
 
 
-def test_the_next_holder_knows_all_that_was_reported_at_both_steps() -> None:
+def test_the_next_holder_runs_nothing_again_that_a_clock_ahead_had_shown() -> None:
     @simulated
     async def test() -> None:
         here = Setting()
@@ -55,22 +53,23 @@ def test_the_next_holder_knows_all_that_was_reported_at_both_steps() -> None:
         (holder,) = [one for one in here.cluster.instances if await one.holds()]
         holder.kill()
         await here.until(80)
-        assert {*here.runs, *here.reported()} >= set(range(21, 80))
-        assert all(why == [SET_BACK] for second, why in here.reported().items() if second <= 50)
+        assert {*here.runs, *here.reported()} >= set(range(56, 80))
+        assert all(len(runs) == 1 for runs in here.runs.values())
         await here.cluster.close()
 
     test()
 
 
-def test_what_came_in_the_last_seconds_before_the_job_began_is_reported_as_well() -> None:
+def test_after_a_clock_that_was_two_minutes_ahead_moments_are_run_again_when_it_has_been_right_for_a_while() -> None:
     @simulated
     async def test() -> None:
         here = Setting()
-        await here.open(off=8)  # the job begins at 8.5 or so, and the clock is set to a moment shortly before that
+        await here.open(off=120)
         await here.until(6.03)
         here.off = 0
-        await here.until(40)
-        assert {*here.runs, *here.reported()} >= set(range(7, 40))
+        await here.until(60)
+        right_again = 6 + int(STEADY) + 3
+        assert set(range(right_again, 60)) <= here.runs.keys()
         await here.cluster.close()
 
     test()
@@ -90,6 +89,20 @@ def test_a_jump_ahead_is_named_as_the_reason_for_what_it_skipped() -> None:
         await here.cluster.close()
 
     test()
+
+
+def test_moments_that_come_again_were_not_skipped() -> None:
+    clock = ClockSkewMonitor(ClockReading(BEGIN, 0.0))
+    clock.take(ClockReading(BEGIN + 3601.0, 1.0))
+    assert len(clock.skipped) == 1
+    clock.take(ClockReading(BEGIN + 2.0, 2.0))
+    assert clock.skipped == ()
+
+
+def test_what_a_jump_has_skipped_is_known_to_the_millisecond() -> None:
+    clock = ClockSkewMonitor(ClockReading(BEGIN + 0.0007, 0.0))
+    clock.take(ClockReading(BEGIN + 1.0007 + 5.0008, 1.0))
+    assert clock.skipped == (((BEGIN + 1) * 1000, (BEGIN + 6) * 1000 + 1),)
 
 
 @dataclass(frozen=True)
@@ -112,21 +125,16 @@ class Script:
         steps.append((now + dice.uniform(2, 30), 0.0))
         return cls(first, tuple(steps), dice.randint(1, 2), dice.random() < 0.7, dice.random() < 0.7)
 
-    def came(self, until: float) -> set[int]:
-        """Return the seconds that the clock showed one after the other; what it only skipped is not among them.
-
-        Nor is what it showed when it was set back for some seconds only: nothing is concluded from that.
-        """
-        found, since, off, before = set[int](), float(BORN), self.first, self.first
-        for at, following in (*self.steps, (until, 0.0)):
-            if not (off < before and following > off and at - since < STEADY + 2):
-                found.update(range(int(since + off) + 1, int(at + off) + 1))
-            since, before, off = max(at, since), off, following
-        return found
+    def latest(self) -> float:
+        """Return the latest second that the clock showed before it was right for good."""
+        ahead = (self.first, *(off for _, off in self.steps))
+        return max(at + off for (at, _), off in zip(self.steps, ahead, strict=False))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_each_moment_that_the_clock_shows_is_run_or_reported_however_it_is_set(seed: int) -> None:
+def test_each_moment_after_the_latest_that_the_clock_had_shown_is_run_or_reported_however_it_was_set(
+    seed: int,
+) -> None:
     script = Script.drawn(seed)
 
     @simulated
@@ -138,7 +146,10 @@ def test_each_moment_that_the_clock_shows_is_run_or_reported_however_it_is_set(s
             here.off = off
         end = script.steps[-1][0] + 120
         await here.until(end)
-        assert sorted(script.came(end - 2) - here.runs.keys() - here.reported().keys()) == [], script
+        came = set(range(int(script.latest()) + 1, int(end - 2)))
+        assert sorted(came - here.runs.keys() - here.reported().keys()) == [], script
+        assert not here.reported().keys() & here.runs.keys()
+        assert all(len(runs) == 1 for runs in here.runs.values())
         await here.cluster.close()
 
     test()

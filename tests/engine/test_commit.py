@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import wait
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -24,16 +24,16 @@ from aioelasticjob.core.effects import (
     RestoreNodes,
     StepDown,
 )
-from aioelasticjob.core.entries import MissedMark
+from aioelasticjob.core.items import Lock
 from aioelasticjob.core.records import decode_mark
 from aioelasticjob.engine import coordinator
-from aioelasticjob.engine.claims import Claims, remove_orphan_mark
+from aioelasticjob.engine.accounts import write_accounts
+from aioelasticjob.engine.claims import Claims, OwnLocks, remove_orphan_mark
 from aioelasticjob.engine.commit import answer_to, committed_by_nodes, send, write, write_if_unchanged
+from aioelasticjob.engine.item_reader import ItemReader
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.membership import _joining, announce_leaving, leave, restore_parent
-from aioelasticjob.engine.missed_marks import mark_misfired, mark_missed_moments
 from aioelasticjob.engine.offsets import Offsets
-from aioelasticjob.engine.record_cache import RecordCache
 from aioelasticjob.engine.refusals import Refusals
 from aioelasticjob.engine.run_barrier import BEGUN, RunBarrier
 from aioelasticjob.engine.run_counts import RunCounts
@@ -128,6 +128,8 @@ class RefusedJob(ClaimedJob):
     """A desk whose registry may refuse anything."""
 
     session: RefusedSession
+    is_read = False
+    """Whether the records were read since the job has joined."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,13 +138,17 @@ class RefusedJob(ClaimedJob):
         self.member = Member(
             self.session, LAYOUT, ME, "10.0.0.1", "", 1, MINE, refusals=Refusals("job", StandingClock(0.0))
         )
-        self.cache = RecordCache(self.member)
-        self.claims, self.settlements = Claims(self.member, self.cache), Settlements(self.member, self.cache)
+        self.joined_again()
         self.learn()
 
     @property
     def lives(self) -> bool:
         return self.session.incarnation == MINE
+
+    def learn(self) -> dict[int, Lock]:
+        locks = super().learn()
+        self.is_read = True
+        return locks
 
     def locked(self) -> set[int]:
         """Return the items that are locked by us."""
@@ -152,8 +158,10 @@ class RefusedJob(ClaimedJob):
 
     def joined_again(self) -> None:
         """Let the job end here with an error and join again under the same session: it knows nothing of before."""
-        self.cache = RecordCache(self.member)
-        self.claims, self.settlements = Claims(self.member, self.cache), Settlements(self.member, self.cache)
+        self.reader, self.locks = ItemReader(self.member), OwnLocks()
+        self.claims = Claims(self.member, self.locks)
+        self.settlements = Settlements(self.member, self.reader, self.locks)
+        self.is_read = False
 
 
 # One write.
@@ -253,14 +261,14 @@ def _effect(effect: Effect) -> Action:
 
 
 async def save(job: RefusedJob) -> None:
-    claim = Claim(CRON, ME, MINE, job.claims.unmonitored(CRON, [0]).items, {})
-    offsets = Offsets(job.member, job.cache)
+    claim = Claim(CRON, ME, MINE, job.claims.unmonitored(job.command(job.view(), items=[0])).items, {})
+    offsets = Offsets(job.member, job.reader)
     await offsets.save(claim, 0, "7")
     assert job.registry.nodes[LAYOUT.item(0).offset].data == b"7"
 
 
 async def drop(job: RefusedJob) -> None:
-    path = LAYOUT.trigger(ME)
+    path = LAYOUT.shutdown(ME)
     job.write(Create(path, b"P"))
     job.session.zxid = job.registry.zxid
     assert await write_if_unchanged(job.member, [Delete(path, 0)], "to take a request") is (
@@ -286,14 +294,14 @@ async def join(job: RefusedJob) -> None:
     await write(job.member, ops, "to join")
 
 
-async def mark_missed(job: RefusedJob) -> None:
-    await mark_missed_moments(job.member, job.cache, job.view(), dict.fromkeys((0, 1), MissedMark(SLOT + 5)))
+async def account(job: RefusedJob) -> None:
+    accounted = {item: (job.seen[item], replace(job.seen[item].record, accounted=SLOT + 5)) for item in (0, 1)}
+    await write_accounts(job.member, job.view(), accounted)
 
 
 ACTIONS: dict[str, Action] = {
-    "dismiss": lambda job: remove_orphan_mark(job.member, job.cache, 0),
-    "mark misfired": lambda job: mark_misfired(job.member, job.cache, job.view(), 0, SLOT),
-    "mark missed": mark_missed,
+    "dismiss": lambda job: remove_orphan_mark(job.member, 0, job.seen[0].version),
+    "account": account,
     "save": save,
     "drop": drop,
     "listen": listen,
@@ -308,8 +316,8 @@ ACTIONS: dict[str, Action] = {
     "assign": _effect(Assign({0: ME, 1: ME})),
     "prune": _effect(RemoveItems(frozenset({2}))),
     "mark orphan": _effect(MarkOrphan(0, VersionedRecord(Record(), 0))),
-    "forget": _effect(RemoveNodes((Delete(LAYOUT.item(0).orphan), Delete(LAYOUT.trigger("gone"))))),
-    "restore": _effect(RestoreNodes((Check(LAYOUT.instance(ME)), Create(LAYOUT.triggers)))),
+    "forget": _effect(RemoveNodes((Delete(LAYOUT.item(0).orphan), Delete(LAYOUT.shutdown("gone"))))),
+    "restore": _effect(RestoreNodes((Check(LAYOUT.instance(ME)), Create(LAYOUT.shutdowns)))),
     "refresh": _effect(RefreshServer((Set(LAYOUT.server("10.0.0.1"), b"", 0),))),
     "forget the server": _effect(RemoveNodes((Delete(LAYOUT.server("10.0.0.7"), 0),))),
     "clear records": _effect(RemoveNodes((Delete(LAYOUT.item(1).execution, 0),))),
@@ -335,11 +343,15 @@ def attempt(job: RefusedJob, fire: Fire) -> Claim | None:
     """Claim as the runner does, again and again until it is no longer refused or suspended."""
     for _ in range(20):
         try:
-            if all(entry.seen is None for entry in job.cache.items.values()):
+            if not job.is_read:
                 job.learn()
                 for item in job.items:
                     done(job.settlements.release(item, hand_over=False))
-            return job.claim(fire).claim
+            taken = job.claim(fire)
+            if taken.renewed:
+                job.learn()
+                continue
+            return taken.claim
         except SessionEnded:
             if not job.lives:
                 return None
@@ -373,7 +385,7 @@ def test_no_item_stays_locked_and_none_runs_twice_whatever_the_registry_answers(
         if handed_over is None:
             break
         assert job.locked() == set()
-        assert all(job.record(item).slot == fire.slot == job.cache.items[item].record.slot for item in claim.items)
+        assert all(job.record(item).slot == fire.slot == job.seen[item].record.slot for item in claim.items)
         cut_off = hand_over and outcome is Outcome.CANCELLED
         assert handed_over == job.waiting() == (set(claim.items) if cut_off else set())
         if cut_off:
@@ -417,23 +429,6 @@ def test_a_lock_that_an_earlier_life_under_the_same_session_left_is_removed(
     assert not job.record(0).completed
 
 
-def test_a_lock_is_removed_though_its_item_moves_away_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = RefusedJob()
-    job.taken(items=[0])
-    job.joined_again()
-    read = RefusedSession.get_many
-
-    async def move_away(session: RefusedSession, paths: Sequence[str]) -> list[Node | None]:
-        nodes = await read(session, paths)
-        if LAYOUT.item(0).failover in paths:
-            job.cache.items[0].forget()
-        return nodes
-
-    monkeypatch.setattr(RefusedSession, "get_many", move_away)
-    done(job.settlements.release(0, hand_over=True))
-    assert (job.locked(), job.waiting()) == (set(), {0})
-
-
 @pytest.mark.parametrize("defect", [False, True], ids=["as it is", "trusting a server that lags behind"])
 def test_a_claim_mistaken_for_lost_is_found_locked_and_given_free_again(
     defect: bool, monkeypatch: pytest.MonkeyPatch
@@ -452,7 +447,8 @@ def test_a_claim_mistaken_for_lost_is_found_locked_and_given_free_again(
     if not defect:
         assert taken.claim is not None
         return
-    assert (taken.claim, taken.elsewhere) == (None, {0, 1, 2})
+    assert (taken.claim, taken.renewed) == (None, {0, 1, 2})
+    assert set(job.learn().values()) == {Lock.OURS}
     claimed = {item: job.registry.nodes[LAYOUT.item(item).execution].stat.mzxid for item in job.items}
     for item in job.items:
         done(job.settlements.release(item, hand_over=True))

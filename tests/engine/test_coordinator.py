@@ -12,17 +12,17 @@ import anyio
 import pytest
 from anyio import current_time
 
+from aioelasticjob.config import job as config
 from aioelasticjob.core import effects
 from aioelasticjob.core.effects import EndRun, UpdateRequest
 from aioelasticjob.core.layout import server_switch
 from aioelasticjob.core.requests import Request, changed, encode, encode_progress
-from aioelasticjob.core.view import JobView
 from aioelasticjob.engine import coordinator
 from aioelasticjob.engine.commit import SentTransaction, write
 from aioelasticjob.engine.coordinator import MIRROR_TIMEOUT, RETRY_PAUSE, Coordinator
+from aioelasticjob.engine.item_reader import cut_off_runs
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.pacing import PAUSE_AFTER_REMOVAL
-from aioelasticjob.engine.record_cache import cut_off_runs
 from aioelasticjob.engine.refusals import noted_refusals
 from aioelasticjob.engine.run_counts import RunCounts
 from aioelasticjob.errors import Suspended
@@ -119,18 +119,18 @@ def test_the_leader_does_not_wait_for_the_mirror_after_it_has_removed_records() 
     run(main, seed=0)
 
 
-def test_a_mark_is_removed_though_somebody_has_made_a_node_below_its_record_by_hand() -> None:
+def test_of_a_job_that_keeps_records_no_more_only_those_go_below_which_nobody_has_made_nodes_by_hand() -> None:
     job, paths = ClaimedJob(), LAYOUT.item(0)
     job.config = job.config.changed(monitor_execution=False, failover=False)
-    by_hand = f"{paths.execution}/by-hand"
-    job.write(Set(LAYOUT.config, job.config.to_json(), -1), *map(Create, (paths.execution, paths.misfire, by_hand)))
+    by_hand, record = f"{paths.execution}/by-hand", LAYOUT.item(1).execution
+    job.write(Set(LAYOUT.config, job.config.to_json(), -1), *map(Create, (paths.execution, record, by_hand)))
 
     async def main() -> None:
         coordinated = CoordinatedInstance(job)
         await coordinated.settle()
         await anyio.sleep(job.config.reconcile_interval)
         await coordinated.settle()
-        assert paths.misfire not in job.registry.nodes
+        assert record not in job.registry.nodes
         assert by_hand in job.registry.nodes
 
     run(main, seed=0)
@@ -152,24 +152,6 @@ def test_who_leads_no_more_hears_it_once_however_much_there_was_to_remove() -> N
         await coordinated.turn()
         assert len(tried) == 1
 
-    run(main, seed=0)
-
-
-def test_what_the_leader_has_noted_on_a_tick_is_not_read_on_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    job, asked = ClaimedJob(), list[int | None]()
-
-    async def note(member: Member, view: JobView, now: float, known: int | None) -> int:
-        asked.append(known)
-        return 7
-
-    async def main() -> None:
-        coordinated = CoordinatedInstance(job)
-        for _ in range(3):
-            await coordinated.settle()
-            await anyio.sleep(job.config.reconcile_interval)
-        assert asked == [None, 7]
-
-    monkeypatch.setattr(coordinator, "note_accounted", note)
     run(main, seed=0)
 
 
@@ -203,11 +185,11 @@ def test_who_is_asked_to_leave_takes_the_request_and_has_no_more_say() -> None:
         assert await coordinated.turn() == inf
         assert coordinated.called == ["an operator has asked this instance to leave"]
         assert ASKED.shutdown(ME) not in job.registry.nodes
-        job.write(Delete(ASKED.triggers))  # which everybody else would make again
+        job.write(Delete(ASKED.orphans))  # which everybody else would make again
         coordinated.show()
         assert await coordinated.turn() == inf
         assert coordinated.called == ["an operator has asked this instance to leave"]
-        assert ASKED.triggers not in job.registry.nodes
+        assert ASKED.orphans not in job.registry.nodes
 
     run(main, seed=0)
 
@@ -290,7 +272,7 @@ def test_what_is_refused_in_part_is_not_begun_over_and_over(
         else:
             data = changed(encode(Request("r", FireSource.TRIGGER, 3, 1)), stopped="cancelled", closed=closed)
             done = encode_progress(Progress(1, outcome="completed"))
-            job.write(Create(ASKED.requests), Create(REQUEST, data), Create(f"{REQUEST}/0", done))
+            job.write(Create(REQUEST, data), Create(f"{REQUEST}/0", done))
             begun_at = REQUEST
         for attempts in (begun, 2 * begun if closed is None else begun):
             for _ in range(20):
@@ -304,8 +286,9 @@ def test_what_is_refused_in_part_is_not_begun_over_and_over(
 
 @pytest.mark.parametrize(("required", "renewed"), [("requests", True), ("dreams", False), (None, False)])
 def test_who_is_given_no_items_because_its_node_was_overwritten_writes_its_features_anew(
-    required: str | None, renewed: bool
+    required: str | None, renewed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(config, "FEATURES", frozenset({"requests"}))
     job, path = ClaimedJob(), ASKED.instance(ME)
     job.write(Set(path, b'{"by": "hand"}', -1))
     if required is not None:

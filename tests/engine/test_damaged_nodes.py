@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
@@ -165,8 +166,6 @@ BY_HAND = [
     (f"{IDLE.execution}/mine",),
     (IDLE.running,),
     (IDLE.running, f"{IDLE.running}/mine"),
-    (IDLE.misfire,),
-    (IDLE.misfire, f"{IDLE.misfire}/mine"),
     (IDLE.offset,),
     (IDLE.failover,),
     (IDLE.failover, f"{IDLE.failover}/mine"),
@@ -175,8 +174,6 @@ BY_HAND = [
     (f"{LAYOUT.orphans}/abc",),
     (LAYOUT.instance("x"),),
     (LAYOUT.instance("10.0.0.1@-@1"),),
-    (LAYOUT.trigger("nobody"),),
-    (LAYOUT.trigger("nobody"), f"{LAYOUT.trigger('nobody')}/mine"),
     (LAYOUT.shutdown("nobody"),),
     (LAYOUT.shutdown("nobody"), f"{LAYOUT.shutdown('nobody')}/mine"),
     (LAYOUT.necessary,),
@@ -195,8 +192,8 @@ OURS = {
     path
     for item in (0, 99)
     for one in [LAYOUT.item(item)]
-    for path in (one.running, one.misfire, one.orphan, one.instance, one.failover, one.sharding, one.offset)
-} | {LAYOUT.necessary, LAYOUT.processing, LAYOUT.started, LAYOUT.trigger("nobody"), LAYOUT.shutdown("nobody")}
+    for path in (one.running, one.orphan, one.instance, one.failover, one.sharding, one.offset)
+} | {LAYOUT.necessary, LAYOUT.processing, LAYOUT.started, LAYOUT.shutdown("nobody")}
 """Marks of ours: they may go once they are answered.  All else is somebody's data."""
 
 
@@ -407,7 +404,8 @@ def test_a_record_without_a_beginning_that_somebody_wrote_does_not_wait_for_a_re
         app = here.app(cron="0/30 * * * * ?", failover=True, reconcile_interval=5.0)
         async with app.running():
             await here.until(35)
-            await here.write(Set(LAYOUT.item(0).execution, b'{"slot": 1, "completed": false}', -1))
+            record = json.dumps({"slot": (await here.record(0)).slot, "completed": False}).encode()
+            await here.write(Set(LAYOUT.item(0).execution, record, -1))
             await here.until(100)  # the leader has looked for orphans meanwhile
         assert [round(second) for second, _, _ in here.starts()] == [30, 60, 90]
 

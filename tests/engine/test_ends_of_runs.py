@@ -109,7 +109,7 @@ async def kill_all_and_cancel(office: Office) -> None:
         worker.kill()
     await anyio.sleep(10)
     wish = {"kind": "CANCEL", "asked": round(VirtualClock().now() * 1000), "fences": runs}
-    await here.write(Create(LAYOUT.requests), Create(LAYOUT.request("wish"), json.dumps(wish).encode()))
+    await here.write(Create(LAYOUT.request("wish"), json.dumps(wish).encode()))
     await office.start()
 
 
@@ -138,7 +138,7 @@ async def kill_and_switch_failover_off(office: Office) -> None:
     await anyio.sleep(5)
     for item in (0, 1):
         await office.here.write(Delete(LAYOUT.item(item).disabled))
-    await operations.trigger(office.here.observer, "job")  # the next claim reports the run before it
+    await operations.ask(office.here.observer, "job")  # the next claim reports the run before it
 
 
 async def kill_and_switch_records_off(office: Office) -> None:
@@ -192,7 +192,7 @@ def test_every_run_that_has_begun_ends_with_one_event(
         await office.start()
         if asked:
             await anyio.sleep(1)
-            await operations.trigger(here.observer, "job")
+            await operations.ask(here.observer, "job")
         await here.until(16)
         assert {item for one in office.events if isinstance(one, Began) for item in one.items} == {0, 1}
         await end(office)

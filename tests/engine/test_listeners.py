@@ -256,7 +256,7 @@ def test_if_the_caller_dies_in_after_nobody_calls_it_before_its_item_is_rescued(
         await here.until(65)
         (other,) = (one for one in all_instances if one.alive)
         ids = [one.id for one in (await here.cluster.status()).instances if one.ip == other.host]
-        await operations.trigger(here.cluster._session, "job", instance=ids[0])  # which begins and ends a run meanwhile
+        await operations.ask(here.cluster._session, "job", instance=ids[0])  # which begins and ends a run meanwhile
         await here.until(110)
         assert await here.marks() == ()
 
@@ -325,12 +325,12 @@ def test_a_trigger_of_all_is_one_run_and_after_waits_for_the_item_rescued() -> N
     async def scene(here: RecordedInstances) -> None:
         here.work = lambda context: 0.0 if here.now < 10 else 5.0
         all_instances = await here.start_instances(3)
-        await operations.trigger(here.cluster._session, "job")
+        await operations.ask(here.cluster._session, "job")
         await here.until(5)
         assert [one[1] for one in here.said] == ["before", "item", "item", "item", "after"]
         here.said.clear()
         await here.until(20)
-        await operations.trigger(here.cluster._session, "job")
+        await operations.ask(here.cluster._session, "job")
         await here.until(22)
         victim = next(
             one
@@ -351,7 +351,7 @@ def test_a_rescue_of_several_items_goes_on_with_the_run_that_somebody_has_asked_
     async def scene(here: RecordedInstances) -> None:
         here.work = lambda context: 5.0
         all_instances = await here.start_instances(2)
-        await operations.trigger(here.cluster._session, "job")
+        await operations.ask(here.cluster._session, "job")
         await here.until(2)
         all_instances[0].kill()
         await here.until(50)
@@ -401,7 +401,7 @@ def test_a_trigger_of_one_instance_is_a_run_of_its_items() -> None:
     async def scene(here: RecordedInstances) -> None:
         all_instances = await here.start_instances(2)
         one = (await here.cluster.status()).instances[0].id
-        await operations.trigger(here.cluster._session, "job", instance=one)
+        await operations.ask(here.cluster._session, "job", instance=one)
         await here.until(20)
         assert len(all_instances) == 2
 
@@ -414,7 +414,7 @@ def test_more_items_than_a_transaction_takes(monkeypatch: pytest.MonkeyPatch) ->
 
     async def scene(here: RecordedInstances) -> None:
         await here.start_instances(1)
-        await operations.trigger(here.cluster._session, "job")
+        await operations.ask(here.cluster._session, "job")
         await here.until(65)
         assert await here.marks() == ()
 

@@ -15,9 +15,9 @@ import pytest
 from anyio import CancelScope, Event, create_task_group, current_time, sleep
 
 from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, JobConfig
+from aioelasticjob.core.account import JobState
 from aioelasticjob.core.commands import Steps
 from aioelasticjob.core.layout import Layout
-from aioelasticjob.core.step import JobState
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.job_scheduler import JobScheduler
 from aioelasticjob.engine.life import History, Life
@@ -55,7 +55,7 @@ def test_the_time_is_asked_for_through_another_job_if_one_may_not_be_written() -
         session = _five_seconds_ahead()
         jobs = cast(list[JobScheduler], [Asking("read-only"), Asking("open")])
         with anyio.move_on_after(9.5):
-            await watch_clock(cast(Session, session), lambda: jobs)
+            await watch_clock(cast(Session, session), lambda: jobs, lambda: None)
 
     run(main, seed=0)
     assert (asked[0], set(asked[1:])) == ("read-only", {"open"})
@@ -75,7 +75,7 @@ def test_the_time_is_asked_for_less_and_less_often_if_no_job_may_be_written() ->
         session = _five_seconds_ahead()
         jobs = cast(list[JobScheduler], [ReadOnly(), ReadOnly()])
         with anyio.move_on_after(600):
-            await watch_clock(cast(Session, session), lambda: jobs)
+            await watch_clock(cast(Session, session), lambda: jobs, lambda: None)
 
     run(main, seed=0)
     assert len(asked) < 60

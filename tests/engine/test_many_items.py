@@ -9,7 +9,7 @@ import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting
 from aioelasticjob.config.declared import MAX_ITEMS
-from aioelasticjob.engine.record_cache import ITEMS_PER_READ, RecordCache
+from aioelasticjob.engine.item_reader import ITEMS_PER_READ, ItemReader
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.testing import run
 from tests.engine.test_claims import ClaimedJob
@@ -54,9 +54,9 @@ def test_records_of_many_items_are_read_in_parts(monkeypatch: pytest.MonkeyPatch
         return await read(paths)
 
     monkeypatch.setattr(claimed.member.session, "get_many", noted)
-    cache = RecordCache(claimed.member, lambda: 0)
-    run(lambda: cache.learn(range(2 * ITEMS_PER_READ + 1)), seed=0)
-    assert parts == [3 * ITEMS_PER_READ, 3 * ITEMS_PER_READ, 3]
+    reader = ItemReader(claimed.member)
+    run(lambda: reader.read(range(2 * ITEMS_PER_READ + 1)), seed=0)
+    assert parts == [2 * ITEMS_PER_READ, 2 * ITEMS_PER_READ, 2]  # an item's record and its lock
 
 
 def test_a_job_has_no_more_items_than_its_processes_can_follow() -> None:

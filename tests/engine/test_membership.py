@@ -158,7 +158,7 @@ def test_whoever_makes_a_job_notes_its_schedule_in_the_same_transaction() -> Non
             note, view = tree.get(LAYOUT.schedule), read(tree, LAYOUT, CONFIG)
             assert note is not None
             assert note.stat.czxid == made.stat.czxid
-            assert (view.schedules.is_noted, view.schedules.since) == (True, made.stat.mtime)
+            assert (view.schedules.is_noted, view.schedules.since) == (True, round(made.stat.mtime * 1000))
 
     run(main)
 

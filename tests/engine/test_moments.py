@@ -14,10 +14,9 @@ import pytest
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext, JobListener, OnceListener, operations
 from aioelasticjob.ground.times import moment
 from aioelasticjob.jobs import context as contexts
-from aioelasticjob.registry.transaction import Create
 from aioelasticjob.testing import Process, VirtualClock
 from aioelasticjob.testing.loop import VirtualLoop, run_on
-from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulated_jobs
+from tests.support.simulated_jobs import REGISTRY, SimulatedJobs, simulated_jobs
 
 Ts = TypeVarTuple("Ts")
 EARLY = 0.00015
@@ -153,19 +152,18 @@ def test_a_run_that_was_planned_does_not_begin_before_its_moment_though_timers_r
     assert begun.too_early() == []
 
 
-@pytest.mark.parametrize("asked", ["request", "trigger"])
-def test_a_run_that_was_asked_for_waits_until_the_clock_of_its_host_shows_its_moment(asked: str) -> None:
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_run_that_was_asked_for_waits_until_the_clock_of_its_host_shows_its_moment(by_hand: bool) -> None:
     """Its moment is given by the registry's clock, and that of the host may be behind."""
     begun = Begun()
 
     async def scene(here: SimulatedJobs) -> None:
         start(here, "1", here.app(begun.item, cron=NEVER), skew=BEHIND)
         await here.until(5)
-        if asked == "request":
-            await operations.ask(here.observer, "job")
+        if by_hand:
+            await here.trigger()
         else:
-            (instance,) = await here.names(LAYOUT.instances)
-            await here.write(Create(LAYOUT.trigger(instance)))
+            await operations.ask(here.observer, "job")
         await here.until(7)
 
     play(scene)

@@ -58,7 +58,7 @@ def test_what_operators_do_is_logged_by_the_workers(caplog: pytest.LogCaptureFix
                 ),
                 (operations.disable(here.observer, "job", item=3), "job: an operator has disabled item 3"),
                 (operations.enable(here.observer, "job", item=3), "job: an operator has enabled item 3"),
-                (operations.trigger(here.observer, "job"), "job: an operator has triggered this instance"),
+                (operations.ask(here.observer, "job", id="r"), "job: an operator has asked for runs: the request r"),
                 (
                     operations.configure(here.observer, "job", {"timeout": 5}),
                     "job: the setting timeout was changed from None to 5.0",
@@ -99,7 +99,7 @@ def test_the_log_names_who_has_acted(caplog: pytest.LogCaptureFixture) -> None:
                 (operations.resume_server(here.observer, server, by=by), f"has resumed this server, {server}, in all"),
                 (operations.disable(here.observer, "job", item=1, by=by), "has disabled item 1"),
                 (operations.enable(here.observer, "job", item=1, by=by), "has enabled item 1"),
-                (operations.trigger(here.observer, "job", by=by), "has triggered this instance"),
+                (operations.ask(here.observer, "job", id="n", by=by), "has asked for runs: the request n"),
                 (
                     operations.configure(here.observer, "job", {"timeout": 5}, by=by),
                     "has changed the setting timeout from None to 5.0",
@@ -108,7 +108,7 @@ def test_the_log_names_who_has_acted(caplog: pytest.LogCaptureFixture) -> None:
                 (operations.pause_request(here.observer, "job", "r", by=by), "has paused the request r"),
                 (operations.resume_request(here.observer, "job", "r", by=by), "has resumed the request r"),
                 (operations.cancel_request(here.observer, "job", "r", by=by), "has cancelled the request r"),
-                (operations.pause(here.observer, "job"), "an operator has paused the job"),  # an older release
+                (operations.pause(here.observer, "job"), "an operator has paused the job"),  # by hand
                 (operations.remove(here.observer, "job", force=True, by=by), "has removed the job from the registry"),
             ):
                 await act
@@ -163,7 +163,7 @@ def test_an_action_is_that_of_the_note_that_was_written_with_it() -> None:
 
 
 def test_of_many_nodes_only_their_parents_are_noted() -> None:
-    asked = [f"/job/trigger/{number}" for number in range(1000)]
+    asked = [f"/job/shutdown/{number}" for number in range(1000)]
     after = node(encode_note("anna", asked))
     assert len(after.data) < 100
     assert who_acted(asked[-1], after, 0) == "anna"

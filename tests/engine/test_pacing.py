@@ -91,7 +91,7 @@ def test_counts_are_due_at_intervals_of_their_own() -> None:
     ("happens", "waits"),
     [
         ([Delete(LAYOUT.config)], True),
-        ([Delete(LAYOUT.triggers)], True),
+        ([Delete(LAYOUT.shutdowns)], True),
         ([Delete(LAYOUT.host)], True),
         ([Delete(LAYOUT.item(1).instance)], True),
         ([Delete(LAYOUT.item(1).instance), Set(LAYOUT.sharding, b"", -1)], False),

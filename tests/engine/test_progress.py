@@ -9,7 +9,7 @@ from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, 
 from aioelasticjob.core.records import MAX_PARAMETER_BYTES
 from aioelasticjob.engine.offsets import MAX_OFFSET_BYTES
 from aioelasticjob.errors import Fenced, InvalidSetting, NodeMissing
-from aioelasticjob.events import Began, Ended, Refused
+from aioelasticjob.events import Began, Ended
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualCluster, run
 from tests.engine.test_rescues import workers_of
@@ -192,28 +192,28 @@ def test_a_trigger_may_bring_a_parameter_for_its_run_alone() -> None:
 
         async with here.app(handler, cron="0/10 * * * * ?", job_parameter="daily").running():
             await here.until(3)
-            (me,) = await here.names(LAYOUT.instances)
-            await here.write(Create(LAYOUT.trigger(me), "nachträglich".encode()))
+            await here.trigger(parameter="nachträglich")
             await here.until(11)
         assert seen == [("TRIGGER", "nachträglich"), ("CRON", "daily")]
 
     simulate(scene)
 
 
-def test_a_parameter_too_large_for_the_records_is_refused_and_the_schedule_goes_on() -> None:
+def test_a_request_with_a_parameter_too_large_for_the_records_is_not_answered_and_the_schedule_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scene(here: SimulatedJobs) -> None:
         app = here.app(cron="0/10 * * * * ?", job_parameter="daily")
         async with listening(here, app), app.running():
             await here.until(3)
-            (me,) = await here.names(LAYOUT.instances)
-            await here.write(Create(LAYOUT.trigger(me), b"x" * (MAX_PARAMETER_BYTES + 1)))
+            await here.trigger(parameter="x" * (MAX_PARAMETER_BYTES + 1))
             await here.until(11)
-            assert await here.names(LAYOUT.triggers) == ()
+            assert await here.names(LAYOUT.requests) == ("by-hand",)
         assert here.starts() == [(10.0, "CRON", 10.0)]
-        (refused,) = [event.why for event in here.events if isinstance(event, Refused)]
-        assert f"must be at most {MAX_PARAMETER_BYTES} bytes" in refused
 
     simulate(scene)
+    (said,) = [one.getMessage() for one in caplog.records if "is not a request" in one.getMessage()]
+    assert said.startswith("/job/requests/by-hand: ")
 
 
 def test_listeners_are_called_around_each_run_of_an_instance() -> None:

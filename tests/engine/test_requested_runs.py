@@ -217,18 +217,6 @@ def test_a_request_goes_before_the_moments_that_are_due() -> None:
     simulate(scene)
 
 
-def test_the_first_request_lets_the_job_require_workers_that_answer_requests() -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        them = await start_processes(here, "a", cron=NEVER)
-        assert (await operations.job(here.observer, "job", now=0)).config.requires == ()
-        await operations.ask(here.observer, "job", id="r")
-        assert (await operations.job(here.observer, "job", now=0)).config.requires == ("requests",)
-        await anyio.sleep(1)
-        assert len(them.runs) == 4
-
-    simulate(scene)
-
-
 def test_an_item_in_whose_way_a_node_stands_is_tried_again_later() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "a", cron=NEVER, sharding_total_count=2)
@@ -415,7 +403,7 @@ def test_all_items_and_instances_of_a_run_and_its_rescue_share_a_run_id_and_a_fi
             if ask == "new":
                 await operations.ask(here.observer, "job", id="r")
             else:
-                await operations.trigger(here.observer, "job")
+                await operations.ask(here.observer, "job")
             await anyio.sleep(8)
         assert len(seen) == 8
         assert [len({run_id for _, run_id, _, _ in seen[n : n + 4]}) for n in (0, 4)] == [1, 1]

@@ -133,7 +133,7 @@ def test_nobody_runs_what_nobody_knows_and_operators_see_why(mixed: MakeMixed) -
         status = await them.status()
         assert (status.state, status.leader) == ("nobody able", None)
         with pytest.raises(NotPossible, match=r"do not know all that the job requires \(x, y\)"):
-            await operations.trigger(here.observer, "job")
+            await operations.ask(here.observer, "job")
         warnings = (await operations.preview(here.observer, "job", {"description": "x"}, now=0)).warnings
         assert warnings == ("no instance knows all that the job requires (x, y): it takes effect when that changes",)
         await operations.configure(here.observer, "job", {"requires": ""})

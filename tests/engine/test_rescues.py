@@ -16,10 +16,11 @@ import pytest
 
 from aioelasticjob import ElasticJob, FireSource, InstanceContext, ItemContext, OnceListener, operations
 from aioelasticjob.core import records
+from aioelasticjob.core.account import Past
 from aioelasticjob.core.choice import Choice
-from aioelasticjob.core.commands import ClaimItems, ClaimResult, Command, NodeCommand
+from aioelasticjob.core.commands import ClaimItems, Command, NodeCommand
 from aioelasticjob.core.requests import Request, encode, encode_progress
-from aioelasticjob.core.state import Past
+from aioelasticjob.engine.claims import ClaimResult
 from aioelasticjob.engine.driver import CommandLoop, InTask, Pass, StateDriver
 from aioelasticjob.engine.stats import ExecutionStats
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure, Options
@@ -440,7 +441,7 @@ def test_without_failover_a_triggered_run_that_was_cut_off_is_missed_for_when_it
 
         cluster, app = cluster_of(work, cron="0 0 0 * * ?", failover=False)
         _, second, item = await pair(cluster, app)
-        await operations.trigger(cluster._session, "job")
+        await operations.ask(cluster._session, "job")
         asked = await cluster.event(Began, items=(item,))
         second.kill()
         missed = await cluster.event(Misfired)
@@ -463,7 +464,7 @@ def test_a_clock_too_far_off_takes_neither_triggers_nor_orphans_and_says_so() ->
         await anyio.sleep(40)
         second._process.skew = 60.0
         await anyio.sleep(10)  # its heartbeats tell
-        await operations.trigger(cluster._session, "job")
+        await operations.ask(cluster._session, "job")
         await cluster.event(Refused)
         await anyio.sleep(1)
         assert runs[2:] == [(first.host, 1 - item, FireSource.TRIGGER)]
@@ -692,7 +693,7 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
     job.write(Set(LAYOUT.config, job.config.to_json(), -1), orphan, Create(paths.execution, b""))
     older = job.view()
     request = Request("r", FireSource.TRIGGER, 1, 1_009_000)
-    job.write(Delete(paths.orphan), Create(LAYOUT.requests), Create(LAYOUT.request("r"), encode(request)))
+    job.write(Delete(paths.orphan), Create(LAYOUT.request("r"), encode(request)))
     job.write(Create(LAYOUT.request_item("r", 0), encode_progress(Progress(1_009_000))))
     lost = Record(1_005_000, FireSource.TRIGGER, "10.0.0.2@-@1", begun=1_009_000, completed=False)
     lost = replace(lost, asked=1_009_000, request="r")
@@ -704,7 +705,7 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
 
     class Rescuer(CommandLoop):
         def _begin(self) -> Pass:
-            run = Choice(job.member.id, driver.state, lead=100).next_run(older)
+            run = Choice(job.member.id, driver.state, 100, driver.offsets.possible).next_run(older)
             assert run is not None
             yield from run
             return inf

@@ -21,7 +21,7 @@ from aioelasticjob.registry.transaction import Check, Committed, Create, Delete,
 from tests.core.test_request_runs import BACKFILL, ITEMS, NOW, ONCE, asked
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
-REQUEST = Check(LAYOUT.trigger("me"), 0)
+REQUEST = Check(LAYOUT.request("r"), 0)
 
 
 def _marks(here: SimulatedJobs) -> RunBarrier:
@@ -45,13 +45,12 @@ def test_items_take_part_in_what_is_asked_for_as_long_as_it_is() -> None:
     simulate(scene)
 
 
-def test_a_triggered_run_is_finished_when_no_instance_has_yet_to_begin_it_and_the_present_run_may_be_left_out() -> None:
+def test_a_requested_run_is_finished_when_no_item_has_yet_to_begin_it_and_the_present_run_may_be_left_out() -> None:
     async def scene(here: SimulatedJobs) -> None:
         item = LAYOUT.item(0)
         await here.write(*map(Create, LAYOUT.skeleton), Create(item.sharding), Create(item.instance, b"me"))
-        await here.write(Create(LAYOUT.instance("me")), Create(REQUEST.path))
+        await here.write(Create(LAYOUT.instance("me")), Create(REQUEST.path, b'{"kind": "TRIGGER"}'))
         asked_for = await here.observer.get(REQUEST.path)
-        assert asked_for is not None
         run, earlier, marks = f"trigger-{asked_for.stat.mzxid}", "trigger-1", _marks(here)
         view = read(await here.observer.subtree([LAYOUT.root]), LAYOUT, JobConfig(job_name=LAYOUT.job))
         for begun in (earlier, run):
@@ -86,7 +85,7 @@ def test_a_job_that_was_removed_gets_no_marks() -> None:
         marks = _marks(here)
         with pytest.raises(Conflict):
             await marks.join("1", {0})
-        await here.write(Create(LAYOUT.root), Create(LAYOUT.triggers), Create(REQUEST.path))
+        await here.write(Create(LAYOUT.root), Create(LAYOUT.requests), Create(REQUEST.path))
         await marks.join("1", {0})
         assert await here.names(LAYOUT.started) == ("0",)
 

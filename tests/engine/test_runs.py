@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -13,12 +13,13 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext, Retry
-from aioelasticjob.core.missed import NOT_RECORDED
+from aioelasticjob.core.commands import ClaimItems
+from aioelasticjob.core.reasons import NOT_RECORDED
 from aioelasticjob.engine.claims import Claims
 from aioelasticjob.engine.executors import DEFAULT_THREADS
 from aioelasticjob.errors import Conflict, NotPermitted, RegistryError, Suspended
 from aioelasticjob.events import Ended, Misfired
-from aioelasticjob.model import Claim, Fire, FireSource, Outcome
+from aioelasticjob.model import Claim, FireSource, Outcome
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
 from aioelasticjob.testing import VirtualClock
@@ -177,7 +178,7 @@ def test_a_stream_whose_claim_is_answered_while_the_job_leaves_ends_after_one_ba
             hold_claim(session, monkeypatch, 0.5)
             await here.until(20)
             if triggered:
-                await here.write(Create(LAYOUT.trigger(*await here.names(LAYOUT.instances))))
+                await here.trigger()
             await here.until(20.2)
         assert here.now() < 22
 
@@ -203,7 +204,7 @@ def test_a_handler_whose_claim_is_answered_after_the_shutdown_timeout_does_not_b
             await here.until(20)
             (me,) = await here.names(LAYOUT.instances)
             if triggered:
-                await here.write(Create(LAYOUT.trigger(me)))
+                await here.trigger()
             await here.until(20.2)
             await here.write(Create(LAYOUT.shutdown(me)))
             await here.until(22)
@@ -293,8 +294,8 @@ def test_a_run_without_records_whose_session_ends_before_its_handler_begins_is_r
         assert here.starts() == []
         assert [(event.slot / 1000 - here.start, event.why) for event in missed] == [(20, NOT_RECORDED)]
 
-    def claimed_in_an_earlier_session(claims: Claims, fire: Fire, items: Collection[int]) -> Claim:
-        return replace(unmonitored(claims, fire, items), incarnation=1)
+    def claimed_in_an_earlier_session(claims: Claims, command: ClaimItems) -> Claim:
+        return replace(unmonitored(claims, command), incarnation=1)
 
     unmonitored = Claims.unmonitored
     simulate(scene)

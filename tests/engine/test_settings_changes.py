@@ -123,28 +123,10 @@ async def remove(here: SimulatedJobs, order: str) -> None:
                     await here.write(Delete(path))
 
 
-def test_one_instance_is_triggered_and_once_for_however_many_requests() -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        them = await start_processes(here)
-        path = LAYOUT.trigger(await them.id_of("b"))
-        await here.write(Create(path, b"now"))
-        await anyio.sleep(SOON)
-        assert {(run.host, run.source, run.parameter) for run in them.runs} == {("b", "TRIGGER", "now")}
-        assert await here.observer.exists(path) is None
-        await here.write(Create(path, b"again"))
-        with pytest.raises(Conflict):
-            await here.write(Create(path, b"again"))
-        await here.until(7)
-        assert Counter(run.parameter for run in them.runs) == {"now": 2, "again": 2}
-
-    simulate(scene)
-
-
 def test_all_instances_are_triggered_with_a_parameter_for_that_run() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "abc", job_parameter="daily")
-        for name in "abc":
-            await here.write(Create(LAYOUT.trigger(await them.id_of(name)), b"special"))
+        await here.trigger(parameter="special")
         await anyio.sleep(SOON)
         assert sorted(item for run in them.runs for item in run.items) == [0, 1, 2, 3]
         assert {run.parameter for run in them.runs} == {"special"}
@@ -308,7 +290,7 @@ def test_the_schedule_is_changed() -> None:
         upcoming = set()
         for setting in ({**spring, "timeZone": "UTC"}, {**spring, "dst": "cron"}, {**spring, "dst": "quartz"}):
             await them.change(**setting)
-            await here.write(Create(LAYOUT.trigger(await them.id_of("a"))))
+            await here.trigger(f"by-hand-{len(upcoming)}")
             await anyio.sleep(1)
             expected = Cron.parse(setting["cron"], setting["timeZone"], setting.get("dst", "cron"))  # type: ignore[arg-type]
             found = (await here.record(0)).next_fire
@@ -468,19 +450,19 @@ def test_failover_is_switched_on_and_off() -> None:
         them = await start_processes(here, "ab", work=8, cron="0 * * * * ?")
         await here.until(61)
         here.faults.crash(them.people["a"])
-        await here.until(70)
-        assert {run.source for run in them.runs} == {"CRON"}
         await here.flag(LAYOUT.item(1).disabled)  # so this orphan is not rescued
-        await them.change(failover=True)
-        await anyio.sleep(SOON)
-        assert [(run.source, run.items) for run in them.since(70)] == [("FAILOVER", (0,))]
+        await them.change(failover=True)  # before the session ends, and with it the run that is cut off
+        await here.until(66)
+        assert {run.source for run in them.runs} == {"CRON"}
+        await here.until(79)
+        assert [(run.source, run.items) for run in them.since(66)] == [("FAILOVER", (0,))]
         assert await here.names(LAYOUT.orphans) == ("1",)
         await them.change(failover=False)
         await anyio.sleep(SOON)
         assert await here.names(LAYOUT.orphans) == ()
         await here.write(Delete(LAYOUT.item(1).disabled))
         await here.until(119)
-        assert len(them.since(70)) == 1
+        assert len(them.since(66)) == 1
         await here.until(125)
         assert sorted(item for run in them.since(119) for item in run.items) == [0, 1, 2, 3]
 
@@ -573,12 +555,12 @@ def test_the_grace_of_those_who_leave_is_changed() -> None:
 def test_the_interval_of_the_tick_is_made_shorter() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, reconcile_interval=3600.0)
-        await here.flag(LAYOUT.trigger("nobody"))
+        await here.flag(LAYOUT.shutdown("nobody"))
         await here.until(30)
-        assert await here.names(LAYOUT.triggers) == ("nobody",)
+        assert await here.names(LAYOUT.shutdowns) == ("nobody",)
         await them.change(reconcileInterval=2)
         await anyio.sleep(2.1)
-        assert await here.names(LAYOUT.triggers) == ()
+        assert await here.names(LAYOUT.shutdowns) == ()
 
     simulate(scene)
 

@@ -27,7 +27,8 @@ def test_a_settlement_that_is_accepted_whole_needs_no_task() -> None:
 
     assert done(settle())
     assert job.running() == []
-    assert not any(entry.executing for entry in job.cache.items.values())
+    assert not job.locks.executing
+    job.learn()
     assert job.taken(Fire(NEXT, FireSource.CRON)).items[0].version == 2
 
 

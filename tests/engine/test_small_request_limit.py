@@ -8,7 +8,7 @@ import pytest
 
 from aioelasticjob import ItemContext
 from aioelasticjob.engine.refusals import CLAIM
-from aioelasticjob.operations import configure, trigger
+from aioelasticjob.operations import ask, configure
 from tests.support.simulated_jobs import SimulatedJobs, simulate
 
 EVERY_TWO, EVERY_TEN = "0/2 * * * * ?", "0/10 * * * * ?"
@@ -58,7 +58,7 @@ def test_the_claim_of_one_item_that_is_too_large_is_named_and_other_jobs_run_on(
         app.add(nothing, name="wordy", cron=EVERY_TEN)
         async with app.running() as session:
             await here.until(11)
-            await trigger(session, "wordy", parameter="x" * (SMALL - 400))  # the claim has more than the trigger's node
+            await ask(session, "wordy", parameter="x" * (SMALL - 400))  # the claim has more than the request's node
             await here.until(60)
             (wordy,) = [job for job in app.health.jobs if job.name == "wordy"]
             assert [refused.what for refused in wordy.refused] == [CLAIM]

@@ -166,9 +166,9 @@ def test_the_only_instance_keeps_its_items_until_somebody_joins(how: str) -> Non
             assert set((await them.holders()).values()) == {"a"}
             assert (await leader(here), await leavers(here)) == ("nobody", ["a"])
             with pytest.raises(NotPossible, match="all its instances are leaving"):
-                await operations.trigger(here.observer, "job")
+                await operations.ask(here.observer, "job")
             with pytest.raises(NotPossible, match=r"10\.0\.0\.1@-@\S+ is leaving"):
-                await operations.trigger(here.observer, "job", instance=await them.id_of("a"))
+                await operations.ask(here.observer, "job", instance=await them.id_of("a"))
             warnings = (await operations.preview(here.observer, "job", {"description": "x"}, now=here.now())).warnings
             assert "all instances are leaving: it takes effect when that changes" in warnings
             await them.start_processes("b")

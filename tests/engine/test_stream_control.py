@@ -176,8 +176,7 @@ def test_a_trigger_ends_a_stream_and_is_answered() -> None:
         plant = DataflowProcesses(here, items=1)
         await plant.start_process("a")
         await here.until(15)
-        (me,) = await here.names(LAYOUT.instances)
-        await here.write(Create(LAYOUT.trigger(me)))
+        await here.trigger()
         await here.until(17)
         assert [(source, at < 16) for at, _, _, source in plant.runs] == [("CRON", True), ("TRIGGER", True)]
 
@@ -203,9 +202,9 @@ def claimed(*items: int, source: FireSource = FireSource.CRON) -> Claim:
         ([Create(LAYOUT.server_paused("10.0.0.2"))], False),
         ([Create(LAYOUT.item(0).disabled)], True),
         ([Create(LAYOUT.item(2).disabled)], False),
-        ([Create(LAYOUT.trigger(ME))], True),
-        ([Create(LAYOUT.trigger(ME)), Create(f"{LAYOUT.trigger(ME)}/x")], False),
-        ([Create(LAYOUT.trigger(OTHER))], False),
+        ([Create(LAYOUT.request("r"), b'{"kind": "TRIGGER"}')], True),
+        ([Create(LAYOUT.request("r"), b'{"kind": "TRIGGER", "items": [2, 3]}')], False),
+        ([Create(LAYOUT.request("r"), b"nonsense")], False),
         ([Set(LAYOUT.item(0).instance, OTHER.encode(), -1)], True),
         ([Create(LAYOUT.item(3).orphan)], True),
         ([Create(LAYOUT.item(3).orphan), Create(LAYOUT.item(3).disabled)], False),
@@ -290,8 +289,7 @@ def test_a_triggered_stream_that_gives_way_before_the_first_moment_of_its_schedu
         plant = DataflowProcesses(here, items=1, settings={"cron": "0 0 12 * * ?"})
         await plant.start_process("a")
         await here.until(3)
-        (instance,) = await here.names(LAYOUT.instances)
-        await here.write(Create(LAYOUT.trigger(instance)))
+        await here.trigger()
         await here.until(8)
         assert [source for *_, source in plant.runs] == ["TRIGGER"]
         await change(here, concurrency=4)
@@ -306,6 +304,6 @@ def test_the_moment_of_items_with_more_to_do_is_left_open_and_that_of_the_others
     claim = claimed(0, 1)
     assert left_open(claim, []) == claim
     opened = left_open(claim, [1])
-    assert {item: seen.record.slot for item, seen in opened.items.items()} == {0: 9_000, 1: 8_999}
+    assert opened.items[0] == claim.items[0]
     assert opened.items[1].version == claim.items[1].version
-    assert claim.items[1].record.slot == 9_000
+    assert (opened.items[1].record.slot, opened.items[1].record.accounted) == (9_000, 8_999)

@@ -13,7 +13,6 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, InstanceContext, ItemContext, operations
-from aioelasticjob.core.missed import NOT_KEPT
 from aioelasticjob.engine.missed_reports import EXPIRED
 from aioelasticjob.events import Misfired
 from aioelasticjob.jobs.listeners import OnceListener
@@ -197,6 +196,7 @@ BEGUN: dict[str, tuple[Begin, dict[str, Any]]] = {
     "a rescue of a triggered run": (rescue(trigger), {"failover": True}),
     "a rescue of a backfill": (rescue(backfill), {"cron": YEARLY, "failover": True}),
     "a trigger of all items in one call": (trigger, {"per": "instance"}),
+    "a trigger of a job without records": (trigger, {"monitor_execution": False}),
     "a trigger without misfire": (trigger, {"cron": YEARLY, "misfire": False}),
 }
 """What begins a stream, and the settings with which it does."""
@@ -241,8 +241,8 @@ async def is_triggered(streams: Streams) -> None:
     await operations.ask(streams.here.observer, "job", items=[0], id="other", parameter="other")
 
 
-async def is_triggered_by_a_node(streams: Streams) -> None:
-    await operations.trigger(streams.here.observer, "job")
+async def is_triggered_by_hand(streams: Streams) -> None:
+    await streams.here.trigger("other", items=[0], parameter="other")
 
 
 SERVER = "10.0.0.1"
@@ -263,7 +263,7 @@ REASONS: dict[str, GiveWay] = {
     ),
     "a setting is changed": changes_a_setting,
     "another run is asked for": is_triggered,
-    "another run is asked for by a node": is_triggered_by_a_node,
+    "another run is asked for by hand": is_triggered_by_hand,
 }
 """What makes a stream give way."""
 
@@ -296,7 +296,6 @@ def test_a_stream_that_gives_way_goes_on_until_there_are_no_more_records(begun: 
             for item in (0, 1):  # a moment goes on before the next one begins
                 moments = [one for *_, items, _, one in streams.runs if items == (item,) and one in {"2024", "2025"}]
                 assert moments == sorted(moments)
-        assert NOT_KEPT not in {report.why for report in streams.reports} or "node" in reason
 
     simulate(scene)
 
@@ -520,40 +519,18 @@ def test_a_stream_that_has_given_way_does_not_go_on_if_its_run_is_cancelled_befo
     requested(scene)
 
 
-@pytest.mark.parametrize("monitored", [True, False])
-@pytest.mark.parametrize("cron", [None, OFTEN])
-def test_a_stream_that_a_trigger_node_asked_for_is_reported_when_it_gives_way(
-    cron: str | None, monitored: bool
-) -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        streams = Streams(here, endless=True, settings={"cron": cron, "monitor_execution": monitored})
-        await streams.start("a")
-        await here.until(12)  # the stream of the schedule runs, if there is one
-        (me,) = await here.names(LAYOUT.instances)
-        await here.write(Create(LAYOUT.trigger(me)))
-        await anyio.sleep(2)
-        await change(here, concurrency=20)
-        await anyio.sleep(2)
-        assert [(report.items, report.why) for report in streams.reports] == [((0, 1), NOT_KEPT)]
-        sources = [source for _, _, source, items, *_ in streams.runs if items == (0,)]
-        assert sources == (["TRIGGER"] if cron is None else ["CRON", "TRIGGER", "MISFIRE"])  # which goes on
-
-    simulate(scene)
-
-
 def test_a_triggered_stream_that_gives_way_excuses_no_moment_of_a_job_without_records() -> None:
     async def scene(here: SimulatedJobs) -> None:
         settings = {"cron": "0/10 * * * * ?", "monitor_execution": False}
         streams = Streams(here, endless=True, settings=settings)
         await streams.start("a")
         await here.until(22)  # the moment of 20 is to be run late
-        (me,) = await here.names(LAYOUT.instances)
-        await here.write(Create(LAYOUT.trigger(me)))
+        await here.trigger()
         await here.until(24)
         await change(here, concurrency=20)
         await here.until(28)
         begun = [(round(at), source) for at, _, source, items, *_ in streams.runs if items == (0,)]
-        assert begun == [(10, "CRON"), (22, "TRIGGER"), (24, "MISFIRE")]
+        assert begun == [(10, "CRON"), (22, "TRIGGER"), (24, "MISFIRE"), (25, "TRIGGER")]
 
     simulate(scene)
 

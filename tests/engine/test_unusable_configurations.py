@@ -170,7 +170,7 @@ def test_while_all_that_can_use_it_are_gone_nobody_goes_back_to_the_old_schedule
         status = await them.status()
         assert (status.state, status.leader) == ("nobody able", None)
         with pytest.raises(NotPossible, match="cannot use the job's configuration"):
-            await operations.trigger(here.observer, "job")
+            await operations.ask(here.observer, "job")
         warnings = (await operations.preview(here.observer, "job", {"description": "x"}, now=0)).warnings
         assert warnings == ("no process can use the present configuration: it takes effect when that changes",)
         await them.start("whole again")

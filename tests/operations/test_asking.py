@@ -12,9 +12,7 @@ from aioelasticjob import InvalidSetting, operations
 from aioelasticjob.core.view import JobView
 from aioelasticjob.ground.times import moment
 from aioelasticjob.operations import NotPossible
-from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Set
-from aioelasticjob.registry.tree import Stat
 from aioelasticjob.testing import VirtualClock
 from tests.engine.test_settings_changes import start_processes
 from tests.operations.test_instances import HOSTILE
@@ -68,64 +66,6 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(given: dict[str, 
     simulate(scene)
 
 
-@pytest.mark.parametrize("given", [{"items": [0]}, {"delay": 5}, {"id": "r"}, {"expires": 5}, {"followed": True}])
-def test_a_job_whose_execution_is_not_monitored_can_only_be_triggered_as_a_whole(given: dict[str, Any]) -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        them = await start_processes(here, "ab", cron=NEVER, monitor_execution=False)
-        with pytest.raises(InvalidSetting, match="monitor_execution") as refused:
-            await operations.ask(here.observer, "job", **given)
-        assert refused.value.setting == "monitor_execution"
-        assert ("nobody can wait for runs of job" in str(refused.value)) is ("followed" in given)
-        asked = await operations.ask(here.observer, "job", parameter={"day": 1})
-        assert (asked.request, asked.changed) == ("", True)
-        await anyio.sleep(1)
-        assert [run.parameter for run in them.runs] == ['{"day": 1}'] * 4
-        assert await here.names(LAYOUT.requests) == ()
-
-    simulate(scene)
-
-
-def test_while_an_older_worker_shares_the_job_a_trigger_is_written_the_old_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        them = await start_processes(here, "a", cron=NEVER)
-        with monkeypatch.context() as older:
-            older.setattr("aioelasticjob.config.job.FEATURES", frozenset())
-            await them.start_processes("b")
-        await here.until(8)
-        asked = await operations.ask(here.observer, "job", parameter="P")
-        assert asked.request == ""
-        await here.until(10)
-        assert sorted((run.host, run.parameter) for run in them.runs) == [
-            ("a", "P"),
-            ("a", "P"),
-            ("b", "P"),
-            ("b", "P"),
-        ]
-        with pytest.raises(NotPossible, match=f"{await them.id_of('b')} do not answer requests"):
-            await operations.ask(here.observer, "job", items=[0])
-        assert (await operations.job(here.observer, "job", now=0)).config.requires == ()
-
-    simulate(scene)
-
-
-def test_an_older_worker_that_comes_later_holds_no_items_and_says_what_it_lacks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        them = await start_processes(here, "a", cron=NEVER)
-        await operations.ask(here.observer, "job", delay=20, id="r")
-        with monkeypatch.context() as older:
-            older.setattr("aioelasticjob.config.job.FEATURES", frozenset())
-            await them.start_processes("b")
-        await here.until(40)
-        assert {run.host for run in them.runs} == {"a"}
-        assert len(them.runs) == 4
-        (lacking,) = [one for one in (await operations.job(here.observer, "job", now=0)).instances if one.lacks]
-        assert lacking.lacks == ("requests",)
-
-    simulate(scene)
-
-
 def test_the_only_item_of_a_job_is_named() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await start_processes(here, "a", cron=NEVER, sharding_total_count=1)
@@ -173,20 +113,14 @@ def test_a_run_for_now_is_refused_if_all_items_are_disabled_also_during_an_assig
     simulate(scene)
 
 
-@pytest.mark.parametrize("given", [{"items": [0]}, {"delay": 5}, {"expires": 60}, {"id": "a"}, {"followed": True}])
-def test_one_instance_is_only_asked_for_all_that_it_holds_and_at_once(given: dict[str, Any]) -> None:
+def test_items_are_not_named_beside_the_instance_whose_items_are_asked_for() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await start_processes(here, "a", cron=NEVER)
+        await start_processes(here, "a", cron=NEVER)
         (one,) = (await operations.job(here.observer, "job", now=0)).instances
-        before = (await here.observer.subtree(["/job"])).below("/job")
-        with pytest.raises(InvalidSetting, match="can only be triggered at once, with all items") as refused:
-            await operations.ask(here.observer, "job", instance=one.id, **given)
+        with pytest.raises(InvalidSetting, match="give either it or items") as refused:
+            await operations.ask(here.observer, "job", instance=one.id, items=[0])
         assert (refused.value.setting, refused.value.value) == ("instance", one.id)
-        assert (await here.observer.subtree(["/job"])).below("/job") == before
-        asked = await operations.ask(here.observer, "job", instance=one.id)
-        assert (asked.changed, asked.request) == (True, "")
-        await anyio.sleep(1)
-        assert sorted(item for run in them.runs for item in run.items) == [0, 1, 2, 3]
+        assert await here.names(LAYOUT.requests) == ()
 
     simulate(scene)
 
@@ -280,31 +214,10 @@ def test_a_broken_configuration_is_not_replaced_by_a_request() -> None:
     simulate(scene)
 
 
-def test_a_configuration_that_is_broken_while_a_request_is_written_is_not_replaced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        await start_processes(here, "a", cron=NEVER)
-        exists = Session.exists
-
-        async def broken_meanwhile(session: Session, path: str) -> Stat | None:
-            await here.write(Set(LAYOUT.config, b"nonsense", -1))
-            return await exists(session, path)
-
-        monkeypatch.setattr(Session, "exists", broken_meanwhile)
-        with pytest.raises(NotPossible, match="import a whole configuration"):
-            await operations.ask(here.observer, "job", items=[0])
-        node = await here.observer.get(LAYOUT.config)
-        assert node is not None
-        assert node.data == b"nonsense"
-
-    simulate(scene)
-
-
 def test_a_request_that_makes_no_sense_keeps_its_id_and_harms_nothing() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "a", cron=NEVER)
-        await here.write(Create(LAYOUT.requests), Create(LAYOUT.request("r"), b'{"kind": "RUN"}'))
+        await here.write(Create(LAYOUT.request("r"), b'{"kind": "RUN"}'))
         with pytest.raises(NotPossible, match="belongs to another request"):
             await operations.ask(here.observer, "job", id="r")
         await operations.ask(here.observer, "job", id="s")

@@ -71,10 +71,6 @@ WRITING: Mapping[str, tuple[Act, ...]] = {
         lambda s: operations.shut_down(s, "job"),
         lambda s: operations.shut_down(s, "job", instance=ID),
     ),
-    "trigger": (
-        lambda s: operations.trigger(s, "job", by="ada"),
-        lambda s: operations.trigger(s, "job", instance=ID),
-    ),
 }
 """By operation, calls that would write to the job, or say what would be written."""
 READING = frozenset(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -26,56 +25,27 @@ HOSTILE = ("", "..", ".", "a/b", "/job", "<script>", "job\0", "job\n", "x" * 300
 def test_a_parameter_may_be_a_mapping() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here)
-        done = await operations.trigger(here.observer, "job", parameter={"day": "Mönch"})
-        assert done.summary.endswith(""" to run its items now with the parameter '{"day": "Mönch"}'""")
+        await operations.ask(here.observer, "job", parameter={"day": "Mönch"})
         await anyio.sleep(SOON)
         assert {run.parameter for run in them.runs} == {'{"day": "Mönch"}'}
 
     simulate(scene)
 
 
-def test_one_instance_is_triggered_with_a_parameter_for_that_run() -> None:
+def test_one_instance_is_asked_to_run_what_it_holds_with_a_parameter_for_that_run() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here)
         b = await them.id_of("b")
-        done = await operations.trigger(here.observer, "job", instance=b, parameter="now")
-        assert done.summary == f"job: asked {b} to run its items now with the parameter 'now'"
-        assert done.paths == (LAYOUT.trigger(b),)
+        held = sorted(item for item, holder in (await them.holders()).items() if holder == "b")
+        done = await operations.ask(here.observer, "job", instance=b, parameter="now", id="r")
+        assert done.summary == f"job: asked to run items {held[0]}, {held[1]}, as the request r"
+        assert done.paths == (LAYOUT.request("r"),)
         assert done.zxid > 0
         await anyio.sleep(SOON)
         assert {(run.host, run.source, run.parameter) for run in them.runs} == {("b", "TRIGGER", "now")}
-
-    simulate(scene)
-
-
-def test_all_are_triggered_in_one_transaction_but_those_switched_off() -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        them = await start_processes(here, "abc", job_parameter="daily")
-        await operations.disable(here.observer, "job", server="10.0.0.2")
-        await anyio.sleep(1)
-        done = await operations.trigger(here.observer, "job")
-        assert done.summary == "job: asked 2 instances to run its items now"
-        await anyio.sleep(SOON)
-        assert sorted(item for run in them.runs for item in run.items) == [0, 1, 2, 3]
-        assert {run.host for run in them.runs} == {"a", "c"}
-        assert {run.parameter for run in them.runs} == {"daily"}
-
-    simulate(scene)
-
-
-def test_a_trigger_that_waits_is_not_asked_for_twice_nor_overwritten() -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        them = await start_processes(here, "a", work=3)
-        await operations.trigger(here.observer, "job", parameter="first")
-        await anyio.sleep(SOON)
-        for changed in (True, False):
-            done = await operations.trigger(here.observer, "job", parameter="second")
-            assert done.changed is changed
-        for other, said in (("third", "'second' waits already for .*ask again"), (None, "'second' waits")):
-            with pytest.raises(NotPossible, match=said):
-                await operations.trigger(here.observer, "job", parameter=other)
-        await here.until(9.5)
-        assert Counter(run.parameter for run in them.runs) == {"first": 4, "second": 4}
+        assert sorted(item for run in them.runs for item in run.items) == held
+        with pytest.raises(InvalidSetting, match="names the items that it holds: give either it or items"):
+            await operations.ask(here.observer, "job", instance=b, items=held)
 
     simulate(scene)
 
@@ -86,23 +56,24 @@ def test_a_run_of_nothing_is_not_asked_for() -> None:
         (holder,) = set((await them.holders()).values())
         idle = await them.id_of("b" if holder == "a" else "a")
         with pytest.raises(NotPossible, match="holds no item"):
-            await operations.trigger(here.observer, "job", instance=idle)
-        assert (await operations.trigger(here.observer, "job")).changed
+            await operations.ask(here.observer, "job", instance=idle)
+        assert (await operations.ask(here.observer, "job")).changed
+        asked = 1
         await anyio.sleep(SOON)
         await operations.disable(here.observer, "job", item=0)
         with pytest.raises(NotPossible, match="all items of 2 instances are disabled: enable one first"):
-            await operations.trigger(here.observer, "job")
-        assert await here.names(LAYOUT.triggers) == ()
+            await operations.ask(here.observer, "job")
+        assert len(await here.names(LAYOUT.requests)) == asked
 
     simulate(scene)
 
 
-def test_a_trigger_of_an_instance_names_the_items_that_it_leaves_out() -> None:
+def test_a_run_of_an_instance_leaves_out_its_items_that_are_disabled() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "a")
         await operations.disable(here.observer, "job", item=1)
-        asked = await operations.trigger(here.observer, "job", instance=await them.id_of("a"))
-        assert asked.summary.endswith("to run its items now; the items that are disabled are left out: 1")
+        asked = await operations.ask(here.observer, "job", instance=await them.id_of("a"), id="r")
+        assert asked.summary == "job: asked to run items 0, 2, 3, as the request r"
 
     simulate(scene)
 
@@ -134,7 +105,7 @@ def test_an_instance_leaves_and_then_all_do() -> None:
         await here.until(25)
         assert await here.names(LAYOUT.instances) == ()
         assert set(them.others) == {"a", "b"}
-        for action in (operations.shut_down, operations.trigger):
+        for action in (operations.shut_down, operations.ask):
             with pytest.raises(NotPossible, match="no instance is there"):
                 await action(here.observer, "job")
 
@@ -143,14 +114,14 @@ def test_an_instance_leaves_and_then_all_do() -> None:
 
 def test_nobody_is_asked_to_run_what_he_may_not() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        them = await start_processes(here)
+        them, asked = await start_processes(here), 0
         await operations.disable(here.observer, "job", server="10.0.0.1")
         with pytest.raises(NotPossible, match="is switched off: resume or enable first"):
-            await operations.trigger(here.observer, "job", instance=await them.id_of("a"))
+            await operations.ask(here.observer, "job", instance=await them.id_of("a"))
         await operations.pause(here.observer, "job")
         with pytest.raises(NotPossible, match="job: is paused: resume it first"):
-            await operations.trigger(here.observer, "job")
-        assert await here.names(LAYOUT.triggers) == ()
+            await operations.ask(here.observer, "job")
+        assert len(await here.names(LAYOUT.requests)) == asked
 
     simulate(scene)
 
@@ -160,14 +131,14 @@ def test_names_that_are_not_there_are_answered_with_those_that_are_and_write_not
         await start_processes(here)
         before = await here.observer.subtree(["/"])
         for name in HOSTILE:
-            for of_a_job in (operations.trigger, operations.pause, operations.disable, operations.shut_down):
+            for of_a_job in (operations.ask, operations.pause, operations.disable, operations.shut_down):
                 with pytest.raises(InvalidSetting, match="there are: job, other"):
                     await of_a_job(here.observer, name)
             with pytest.raises(InvalidSetting, match=r"there are: 10\.0\.0\.1, 10\.0\.0\.2"):
                 await operations.pause(here.observer, "job", server=name)
             with pytest.raises(InvalidSetting, match=r"there are: 10\.0\.0\.1, 10\.0\.0\.2"):
                 await operations.pause_server(here.observer, name)
-            for of_an_instance in (operations.trigger, operations.shut_down):
+            for of_an_instance in (operations.ask, operations.shut_down):
                 with pytest.raises(InvalidSetting, match=r"no such instance; there are: 10\.0\.0\.1@-@"):
                     await of_an_instance(here.observer, "job", instance=name)
         for item in (-1, 4, 10**9, True, "2", "../2"):
@@ -176,11 +147,11 @@ def test_names_that_are_not_there_are_answered_with_those_that_are_and_write_not
         with pytest.raises(InvalidSetting, match="either an item or a server"):
             await operations.enable(here.observer, "job", item=1, server="10.0.0.1")
         with pytest.raises(InvalidSetting, match="must be text, or a mapping"):
-            await operations.trigger(here.observer, "job", parameter=7)  # type: ignore[arg-type]
+            await operations.ask(here.observer, "job", parameter=7)  # type: ignore[arg-type]
         with pytest.raises(InvalidSetting, match="must be at most 65536 bytes, is 65537"):
-            await operations.trigger(here.observer, "job", parameter="x" * 65537)
+            await operations.ask(here.observer, "job", parameter="x" * 65537)
         with pytest.raises(InvalidSetting, match="UTF-8"):
-            await operations.trigger(here.observer, "job", parameter="\ud800")
+            await operations.ask(here.observer, "job", parameter="\ud800")
         assert set(await here.observer.subtree(["/"])) == set(before)
 
     simulate(scene)
@@ -209,7 +180,7 @@ def test_what_somebody_else_did_meanwhile_is_named_and_nothing_is_written() -> N
         with pytest.raises(ChangedMeanwhile, match=f"{paused} was removed meanwhile"):
             await operations.resume(Meddled(observer, Delete(paused)), "job")
         with pytest.raises(ChangedMeanwhile) as gone:
-            await operations.trigger(Meddled(observer, Delete(LAYOUT.instance(a))), "job")
+            await operations.shut_down(Meddled(observer, Delete(LAYOUT.instance(a))), "job")
         assert gone.value.path == LAYOUT.instance(a)
         with pytest.raises(ChangedMeanwhile, match="/job/config was removed meanwhile"):
             await operations.disable(Meddled(observer, Delete(LAYOUT.config)), "job")
@@ -244,10 +215,10 @@ def test_all_of_it_on_either_registry(registry_address: str) -> None:
             config = JobConfig(job_name="report", sharding_total_count=2)
             nodes = [Create(path) for path in layout.skeleton]
             nodes += [Create(layout.config, config.to_json()), Create(layout.server("10.0.0.5"))]
-            nodes.append(Create(layout.instance(me), b'{"features": ["switches"]}', ephemeral=True))
+            nodes.append(Create(layout.instance(me), b"{}", ephemeral=True))
             await session.commit(nodes, incarnation=session.incarnation)
             done = [
-                await operations.trigger(session, "report", parameter="x"),
+                await operations.ask(session, "report", parameter="x", id="r"),
                 await operations.disable(session, "report", item=1),
                 await operations.pause_server(session, "10.0.0.5"),
                 await operations.disable(session, "report"),
@@ -260,7 +231,7 @@ def test_all_of_it_on_either_registry(registry_address: str) -> None:
             assert status.state == "switched off"
             assert (status.paused, status.items[0].disabled) == (True, True)
             assert status.servers[0].flags == ("paused in all jobs",)
-            assert (await session.get(layout.trigger(me))).data == b"x"
+            assert b'"parameter": "x"' in (await session.get(layout.request("r"))).data
             await operations.enable(session, "report", item=1)
             await operations.resume_server(session, "10.0.0.5")
             await operations.enable(session, "report")

@@ -276,9 +276,10 @@ def test_who_waits_is_warned_that_a_run_was_cut_off_and_nobody_is_left_to_rescue
 
 def test_who_waits_is_warned_that_what_is_left_is_disabled_or_that_the_job_keeps_no_records() -> None:
     async def scene(here: SimulatedJobs) -> None:
-        await start_processes(here, "a", cron=NEVER, failover=False)
+        await start_processes(here, "a", failover=False)
+        await here.until(25)
         await operations.disable(here.observer, "job", item=1)
-        await operations.ask(here.observer, "job", delay=1, items=[0, 1], id="r")
+        await operations.rerun(here.observer, "job", moment(here.start + 20), items=[0, 1], id="r")
         said = list[str]()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_follow, here, said)
@@ -289,7 +290,7 @@ def test_who_waits_is_warned_that_what_is_left_is_disabled_or_that_the_job_keeps
         ends = "; the request waits until then"
         assert said == [
             f"job: all items that are left are disabled (1): enable one first{ends}",
-            f"job: without records it answers no such request: set monitor_execution = True first{ends}",
+            f"job: without records it runs no moments again: set monitor_execution = True first{ends}",
         ]
 
     simulate(scene)

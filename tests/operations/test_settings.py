@@ -9,6 +9,7 @@ import pytest
 
 from aioelasticjob import InvalidSetting, JobConfig, operations
 from aioelasticjob.core.layout import Layout
+from aioelasticjob.ground.times import moment
 from aioelasticjob.operations import ChangedMeanwhile, NotPossible
 from aioelasticjob.operations.settings import UNCHANGEABLE, settings_from
 from aioelasticjob.registry.transaction import Create, Delete, Set
@@ -102,7 +103,8 @@ def test_a_preview_warns_of_what_one_might_not_expect() -> None:
         assert "beyond the new count: items 2, 3, which the request x asks for and will not run" in await warned(
             sharding_total_count=2
         )
-        assert "requests that are open wait until monitor_execution is on again: x, y, z" in await warned(
+        await operations.rerun(here.observer, "job", moment(here.start + 10), id="w")
+        assert "backfills that are open wait until monitor_execution is on again: w" in await warned(
             monitor_execution="false", failover="false"
         )
         assert "the schedule never fires again" in await warned(cron="0 0 0 1 1 ? 1999")
@@ -112,7 +114,7 @@ def test_a_preview_warns_of_what_one_might_not_expect() -> None:
         assert "no strategy 'mine' is known here" in await warned(sharding_strategy="mine")
         assert "as far as is known here, " in await warned(error_handler="email")
         assert await warned(monitor_port=4711) == ""
-        assert "this release knows no feature retyr: check the spelling" in await warned(requires="retry,retyr")
+        assert "this release knows no feature retyr: check the spelling" in await warned(requires="retyr")
         second = b'{"host": "a, too"}'
         await here.write(Create(LAYOUT.instance("10.0.0.1@-@2-x"), second, ephemeral=True))
         assert "belongs to one process, and several run on 10.0.0.1:" in await warned(monitor_port=4711)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import anyio
@@ -119,6 +121,14 @@ def test_execution_tells_what_runs_and_how_it_went() -> None:
     running = [(event.items[0].running is not None, event.items[0].record.outcome) for event in events if event.items]
     assert running == [(True, ""), (False, "completed")]
     assert [event.changed for event in events] == [set(), {0}, {0}]  # there is a first event in any case
+
+
+def test_an_item_has_misfired_from_the_report_of_missed_moments_until_its_next_run() -> None:
+    events = watch("execution", cron="0/3 * * * * ?", work=4, misfire=False)
+    states = [(event.items[0].misfired, event.items[0].running is not None) for event in events if event.items]
+    misfired = [list(group) for _, group in groupby(states, key=itemgetter(0))]
+    assert misfired[1] == [(True, False)]
+    assert misfired[2][0] == (False, True)
 
 
 def test_a_slow_reader_skips_but_ends_with_the_newest_state() -> None:

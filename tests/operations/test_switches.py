@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aioelasticjob import JobConfig, operations
-from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
+from aioelasticjob.core.layout import SWITCHES, server_switch
 from aioelasticjob.operations import NotPossible
 from aioelasticjob.registry.transaction import Create, Delete
 from tests.engine.test_settings_changes import start_processes
@@ -108,51 +108,6 @@ def test_what_was_off_for_another_reason_stays_off_and_is_named() -> None:
         assert (await operations.resume(observer, "job", server=B)).summary == (
             f"job: resumed on {B}; the whole job is paused"
         )
-
-    simulate(scene)
-
-
-def test_for_an_older_worker_the_pause_of_a_job_is_written_to_its_server_and_removed_with_it() -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        config, old = JobConfig(job_name="old", sharding_total_count=2), Layout("old")
-        nodes = [*map(Create, old.skeleton), Create(old.config, config.to_json())]
-        older = Create(old.instance(f"{B}@-@1"), b"{}", ephemeral=True)
-        newer = Create(old.instance(f"{A}@-@1"), b'{"features": ["switches"]}', ephemeral=True)
-        await here.write(*nodes, Create(old.server(A)), older, newer)
-        done = await operations.pause(here.observer, "old")
-        assert done.summary == f"old: paused; workers of an older release are paused by their servers: {B}"
-        assert done.paths == (old.paused, old.server(B), old.server_paused(B))
-        assert not (await operations.pause(here.observer, "old")).changed
-        await operations.pause(here.observer, "old", server=A)  # deliberately
-        done = await operations.resume(here.observer, "old")
-        assert (done.summary, set(done.paths)) == (
-            f"old: resumed; it is still paused on {A}",
-            {old.paused, old.server_paused(B)},
-        )
-        await operations.pause(here.observer, "old")
-        assert (await operations.pause(here.observer, "old", server=B)).changed  # now deliberately
-        assert (await operations.resume(here.observer, "old")).paths == (old.paused,)
-
-    simulate(scene)
-
-
-def test_for_older_workers_what_is_said_about_a_server_is_written_to_their_jobs_and_removed_with_it() -> None:
-    async def scene(here: SimulatedJobs) -> None:
-        await start_processes(here)
-        config, old = JobConfig(job_name="old", sharding_total_count=2), Layout("old")
-        nodes = [*map(Create, old.skeleton), Create(old.config, config.to_json()), Create(old.server(A))]
-        await here.write(*nodes, Create(old.instance(f"{B}@-@1"), b"{}", ephemeral=True))
-        done = await operations.disable_server(here.observer, A)
-        assert done.summary == (
-            f"server {A}: disabled in all jobs (it is known to job, old, other)"
-            "; written to the jobs that have workers of an older release, too: old"
-        )
-        assert old.server_disabled(A) in done.paths
-        assert LAYOUT.server_disabled(A) not in done.paths
-        done = await operations.enable(here.observer, "old", server=A)
-        assert not done.changed  # it is not disabled by itself
-        done = await operations.enable_server(here.observer, A)
-        assert set(done.paths) == {server_switch(A, "disabled"), server_switch(A), old.server_disabled(A)}
 
     simulate(scene)
 

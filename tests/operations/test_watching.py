@@ -62,7 +62,7 @@ def test_what_is_watched_is_what_is_read_whatever_happens() -> None:
                 lambda: here.faults.crash(them.people["b"]),
                 lambda: operations.resume_server(here.observer, "10.0.0.1"),
                 lambda: operations.disable(here.observer, "job", item=1),
-                lambda: operations.trigger(here.observer, "job"),
+                lambda: operations.ask(here.observer, "job"),
                 lambda: operations.pause(here.observer, "job"),
                 lambda: operations.resume(here.observer, "job"),
                 lambda: operations.configure(here.observer, "job", {"sharding_total_count": 2}),

@@ -58,7 +58,7 @@ async def remove_job(chaos: Chaos) -> None:
 def _parents(layout: Layout) -> tuple[str, ...]:
     return (
         *(layout.sharding, layout.execution, layout.offsets, layout.orphans, layout.instances),
-        *(layout.servers, layout.triggers, layout.shutdowns, layout.started, layout.root),
+        *(layout.servers, layout.requests, layout.shutdowns, layout.started, layout.root),
     )
 
 

@@ -214,12 +214,27 @@ async def close_item(chaos: Chaos) -> None:
 
 async def trigger(chaos: Chaos) -> None:
     """An operator wants a job run now."""
-    await _ask(chaos, "trigger", lambda layout, name: layout.trigger(name))
+    layout, name = chaos.layout(), f"by-hand-{chaos.dice.randrange(10**6)}"
+
+    async def act(session: Session) -> None:
+        made = Create(layout.request(name), b'{"kind": "TRIGGER"}')
+        await session.commit([made], incarnation=session.incarnation)
+
+    await operate(chaos, f"trigger {layout.job}", act)
 
 
 async def dismiss(chaos: Chaos) -> None:
     """An operator asks an instance to leave."""
-    await _ask(chaos, "dismiss", lambda layout, name: layout.shutdown(name))
+    layout = chaos.layout()
+
+    async def act(session: Session) -> None:
+        names = [name for name in await session.children(layout.instances) if "nonsense" not in name]
+        if names:
+            name = chaos.dice.choice(names)
+            _mark_dismissed(chaos.cluster, name)
+            await session.commit([Create(layout.shutdown(name))], incarnation=session.incarnation)
+
+    await operate(chaos, f"dismiss an instance of {layout.job}", act)
 
 
 async def depose(chaos: Chaos) -> None:
@@ -347,20 +362,6 @@ async def operate(chaos: Chaos, what: str, act: Callable[[Session], Awaitable[ob
         await act(session)
 
     return await chaos.cluster.operate(run)
-
-
-async def _ask(chaos: Chaos, what: str, path: Callable[[Layout, str], str]) -> None:
-    layout = chaos.layout()
-
-    async def act(session: Session) -> None:
-        names = [name for name in await session.children(layout.instances) if "nonsense" not in name]
-        if names:
-            name = chaos.dice.choice(names)
-            if what == "dismiss":
-                _mark_dismissed(chaos.cluster, name)
-            await session.commit([Create(path(layout, name))], incarnation=session.incarnation)
-
-    await operate(chaos, f"{what} an instance of {layout.job}", act)
 
 
 async def _raise_and_lower(chaos: Chaos, flag: str, *hosts: str) -> None:

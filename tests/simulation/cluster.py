@@ -15,7 +15,7 @@ from typing import Any
 from anyio import Event, create_task_group, move_on_after
 
 from aioelasticjob.app import ElasticJob
-from aioelasticjob.core.entries import MAX_FUTURE
+from aioelasticjob.core.account import MAX_FUTURE
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.errors import AuthenticationFailed, RegistryError, unwrapped
 from aioelasticjob.events import EventReader

@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from asyncio import get_running_loop
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 from aioelasticjob.core import choice, effects, records, request_runs, rules
+from aioelasticjob.core.account import JobState
 from aioelasticjob.core.choice import Choice
-from aioelasticjob.core.commands import ClaimResult, RemoveOrphanMark, RemoveTrigger, Steps
+from aioelasticjob.core.commands import ClaimResult, RemoveOrphanMark, Steps
 from aioelasticjob.core.effects import Effect, RequireAssignment
+from aioelasticjob.core.items import Item, Lock
 from aioelasticjob.core.layout import Layout
-from aioelasticjob.core.missed import MissedMoments
 from aioelasticjob.core.rules import RuleInput, assign_items
-from aioelasticjob.core.step import JobState
-from aioelasticjob.core.triggers import Run, Triggers
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine import claims, execution, settlements
 from aioelasticjob.engine.execution import Execution
@@ -28,10 +26,10 @@ from aioelasticjob.engine.life import Life
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.offsets import Offsets
 from aioelasticjob.engine.pacing import Pacing
-from aioelasticjob.engine.settlements import Ended, Settlement, Settlements
+from aioelasticjob.engine.settlements import Settlement, Settlements
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.jobs.context import Context
-from aioelasticjob.model import GIVEN_UP, NONE, Claim, Fire, FireSource, Outcome, Record
+from aioelasticjob.model import GIVEN_UP, LEFT_OPEN, Claim, Fire, Outcome, Record
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import Session, SessionStatus
 from aioelasticjob.registry.transaction import Check, Committed, Create, Op, Set
@@ -135,7 +133,7 @@ def claim_unsettled() -> AbstractContextManager[object]:
 
 def forget_orphans() -> AbstractContextManager[object]:
     """Claim an item's next moment although its last run was cut off and waits for a rescuer."""
-    return mock.patch.object(JobState, "_in_rescue", return_value=frozenset())
+    return mock.patch.object(Item, "is_free", property(lambda self: self.lock is Lock.FREE))
 
 
 def undo_marks() -> AbstractContextManager[object]:
@@ -143,7 +141,7 @@ def undo_marks() -> AbstractContextManager[object]:
 
     def rescue_together(self: Choice, view: JobView, orphans: Sequence[int]) -> Steps[None]:
         for number in orphans:
-            yield RemoveOrphanMark(number)
+            yield RemoveOrphanMark(number, None)
 
     return mock.patch.object(Choice, "_rescue_together", rescue_together)
 
@@ -182,32 +180,6 @@ def hear_no_orphans() -> AbstractContextManager[object]:
     return mock.patch.object(Choice, "_rescue", rescue)
 
 
-def swallow_triggers() -> AbstractContextManager[object]:
-    """Take a trigger and run nothing."""
-
-    def answer(self: Triggers, view: JobView, _run: Run) -> Steps[ClaimResult | None]:
-        path = view.layout.trigger(self._me)
-        if path not in view.tree:
-            return None
-        yield RemoveTrigger(path, -1)
-        return ClaimResult()
-
-    return mock.patch.object(Triggers, "answer", answer)
-
-
-def trigger_twice() -> AbstractContextManager[object]:
-    """Run twice what was asked for once."""
-    original: Any = Choice._run
-
-    def run(self: Choice, view: JobView, fire: Fire, items: frozenset[int]) -> Steps[ClaimResult]:
-        taken: ClaimResult = yield from original(self, view, fire, items)
-        if fire.source is FireSource.TRIGGER:
-            yield from original(self, view, Fire(self._state.clock.now, fire.source), items)
-        return taken
-
-    return mock.patch.object(Choice, "_run", run)
-
-
 def run_what_is_switched_off() -> AbstractContextManager[object]:
     """Do not look at the flags of items."""
     return mock.patch.object(JobView, "disabled_items", property(lambda self: frozenset()))
@@ -221,16 +193,6 @@ def run_what_is_paused() -> AbstractContextManager[object]:
 def give_no_grace() -> AbstractContextManager[object]:
     """Cut runs off as soon as their instance leaves."""
     return mock.patch.object(JobScheduler, "shutdown_timeout", property(lambda self: 0.0))
-
-
-def late_run_unasked() -> AbstractContextManager[object]:
-    """Run what was missed although ``misfire`` is off."""
-    original: Any = JobState.run_ended
-
-    def run_ended(self: JobState, view: JobView) -> None:
-        original(self, replace(view, config=view.config.changed(misfire=True)))
-
-    return mock.patch.object(JobState, "run_ended", run_ended)
 
 
 def ignore_timeouts() -> AbstractContextManager[object]:
@@ -275,13 +237,14 @@ def begin_where_it_was_known() -> AbstractContextManager[object]:
 
 def bury_the_cut_off() -> AbstractContextManager[object]:
     """Tell nobody that a run was cut off."""
-    return mock.patch.object(MissedMoments, "report_lost_runs")
+    return mock.patch.object(JobState, "report_lost")
 
 
 def end_what_gave_way() -> AbstractContextManager[object]:
     """Note a run for a request as completed although its stream has given way."""
 
-    def settling(layout: Layout, fire: Fire, ended: Ended, _unfinished: frozenset[int] = NONE) -> list[Set]:
+    def settling(layout: Layout, fire: Fire, outcomes: Mapping[int, str]) -> list[Set]:
+        ended = {item: Outcome.COMPLETED if how == LEFT_OPEN else how for item, how in outcomes.items()}
         return request_runs.settling(layout, fire, ended)
 
     return mock.patch.object(settlements, "settling", settling)
@@ -291,8 +254,8 @@ def run_requests_again() -> AbstractContextManager[object]:
     """Claim an item for a request without noting that, so that the item is run for the request again and again."""
     original = request_runs.claiming
 
-    def claiming(layout: Layout, fire: Fire, items: Iterable[int]) -> list[Op]:
-        return [operation for operation in original(layout, fire, items) if isinstance(operation, Check)]
+    def claiming(layout: Layout, fire: Fire, items: Iterable[int], instance: str = "") -> list[Op]:
+        return [operation for operation in original(layout, fire, items, instance) if isinstance(operation, Check)]
 
     return mock.patch.object(claims, "claiming", claiming)
 

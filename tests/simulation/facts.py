@@ -128,6 +128,18 @@ class Facts:
                     found.setdefault(change.path.rpartition("/")[2], written.session)
         return found
 
+    @cached_property
+    def gone(self) -> Mapping[str, tuple[float, bool]]:
+        """When the node of each instance was removed, and whether the instance did that itself, because it left."""
+        found: dict[str, tuple[float, bool]] = {}
+        for written in self.of_kind(Written):
+            for change in written.changes:
+                parent, _, name = change.path.rpartition("/")
+                if parent.endswith("/instances") and change.data is None:
+                    left = self.incarnations.get(name) == written.session and not written.ending
+                    found[name] = written.at, left
+        return found
+
     def alive(self, instance: str, until: float) -> bool:
         """Say whether the process that an instance lived in went on until then: a session outlives its process."""
         host, joined = instance.partition("@-@")[0], inf
@@ -312,6 +324,25 @@ class JobFacts:
         ends = [at for at, _ in writes[1:]] + [self.facts.end]
         return tuple(Era.of(at, end, data, self.name) for (at, data), end in zip(writes, ends, strict=False) if data)
 
+    @cached_property
+    def followed(self) -> tuple[Era, ...]:
+        """The schedules that instances followed, one after the other, each with the items that there were then."""
+        notes = self.facts.nodes.changes(f"/{self.name}/leader/schedule")
+        spans = pairwise([(-inf, None), *notes, (inf, None)])
+        parts = [
+            era.noted(at, until, note)
+            for (at, note), (until, _) in spans
+            for era in self.eras
+            if era.start < until and at < era.end
+        ]
+        found = list[Era]()
+        for era in parts:
+            if found and found[-1].end == era.start and found[-1].is_like(era):
+                found[-1] = found[-1].until(era.end)
+            else:
+                found.append(era)
+        return tuple(found)
+
     def configs(self, start: float, end: float) -> list[JobConfig]:
         """Return the configurations that held at any time from ``start`` to ``end``."""
         return [era.config for era in self.eras if era.start <= end and era.end >= start]
@@ -341,7 +372,7 @@ class JobFacts:
         for report in self.facts.of_kind(Reported):
             event = report.event
             if isinstance(event, Misfired) and event.job == self.name:
-                for slot in {slot for era in self.eras for slot in era.passed(event.first, event.slot)}:
+                for slot in {slot for era in self.followed for slot in era.passed(event.first, event.slot)}:
                     for item in event.items:
                         found.setdefault((item, slot), []).append(report)
         return found

@@ -11,18 +11,16 @@ from unittest import mock
 from anyio import CancelScope
 
 from aioelasticjob.config.job import JobConfig
-from aioelasticjob.core import choice, effects, records
+from aioelasticjob.core import effects, reasons
+from aioelasticjob.core.account import JobState
 from aioelasticjob.core.choice import Choice
 from aioelasticjob.core.commands import ClaimResult, ReadItems, Report, Steps
 from aioelasticjob.core.effects import BecomeLeader, Effect, MarkOrphan, Transaction
-from aioelasticjob.core.entries import Entry
-from aioelasticjob.core.schedules import Schedules
-from aioelasticjob.core.state import AWAY, ENDED, STILL_RAN, Came
-from aioelasticjob.core.step import JobState
-from aioelasticjob.core.triggers import Triggers
-from aioelasticjob.core.unattended import NO_INSTANCE_UP
+from aioelasticjob.core.items import Item, learned
+from aioelasticjob.core.reasons import Newest
+from aioelasticjob.core.schedules import InForce, Schedules
 from aioelasticjob.core.view import JobView
-from aioelasticjob.engine import coordinator, early_end, execution, record_cache
+from aioelasticjob.engine import coordinator, early_end, execution, item_reader
 from aioelasticjob.engine.execution import Execution
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.missed_reports import MissedReports
@@ -31,7 +29,7 @@ from aioelasticjob.engine.runs import EndedRun, Runs
 from aioelasticjob.engine.settlements import Settlement, Settlements
 from aioelasticjob.host.user_code import UserCode
 from aioelasticjob.jobs.context import Context
-from aioelasticjob.model import NONE, Claim, Fire, FireSource, Outcome, VersionedRecord
+from aioelasticjob.model import Claim, Fire, FireSource, Outcome, VersionedRecord
 from aioelasticjob.registry import lease
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set
 from tests.simulation.bare import faults as bare_events
@@ -71,50 +69,64 @@ def _unreported(*reasons: str) -> AbstractContextManager[object]:
 
 
 def elsewhere_unreported() -> AbstractContextManager[object]:
-    """Report no misfire of an item that another instance still runs."""
-    return _unreported(Came.FOUND_RUNNING.value.why, STILL_RAN)
+    """Report no misfire of an item that another instance held or ran."""
+    return _unreported(reasons.BLOCKED)
 
 
 def changed_schedule_unreported() -> AbstractContextManager[object]:
     """Report no misfire of a schedule that was changed before its moments could be run."""
-    return _unreported(ENDED)
+    return _unreported(reasons.ENDED)
 
 
 def new_schedule_unreported() -> AbstractContextManager[object]:
-    """Report no moment of a new schedule that came before this instance knew the schedule, or before a run ended."""
-    original: Any = JobState._begin_schedule
+    """Report no moment of a new schedule that came before this instance knew the schedule."""
+    original: Any = JobState._take_in
 
-    def begin(self: JobState, view: JobView, written: int, open_: frozenset[int]) -> None:
-        known = len(self.reports)
-        original(self, view, written, open_)
-        del self.reports[known:]
+    def take_in(self: JobState, view: JobView) -> Steps[None]:
+        before, is_first = self.timeline, self._looked_at is None
+        yield from original(self, view)
+        if self.timeline is not before and not is_first:
+            for number, item in self.items.items():
+                accounted = max(item.accounted, self.clock.now)
+                self.items[number] = Item(item.given, item.seen, item.lock, accounted)
 
-    return mock.patch.object(JobState, "_begin_schedule", begin)
+    return mock.patch.object(JobState, "_take_in", take_in)
 
 
 def held_up_unreported() -> AbstractContextManager[object]:
     """Report no misfire of a process that was held up."""
-    return _unreported(Came.HELD_UP.value.why)
+    return _unreported(reasons.HELD_UP)
+
+
+def busy_unreported() -> AbstractContextManager[object]:
+    """Report no moment that came while the last run was still going on."""
+    return _unreported(reasons.BUSY)
 
 
 def unsettled_unreported() -> AbstractContextManager[object]:
     """Report no misfire of moments that came while an assignment was due."""
-    return _unreported(Came.UNSETTLED.value.why)
+    return _unreported(reasons.UNSETTLED)
 
 
 def nobody_up_unreported() -> AbstractContextManager[object]:
     """Report no misfire of moments that nobody was up for."""
-    return _unreported(NO_INSTANCE_UP)
+    return _unreported(reasons.NO_INSTANCE_UP)
 
 
 def away_unreported() -> AbstractContextManager[object]:
     """Report no misfire of moments that came while the registry could not be heard."""
-    return _unreported(AWAY)
+    return _unreported(reasons.AWAY)
 
 
 def former_schedules_forgotten() -> AbstractContextManager[object]:
-    """Report of earlier schedules only what an instance has seen of them itself."""
-    return mock.patch.object(Schedules, "former", ())
+    """Report nothing of earlier schedules."""
+    original: Any = Schedules.periods
+
+    def newest(self: Schedules) -> tuple[InForce, ...]:
+        periods: tuple[InForce, ...] = original.fget(self)
+        return periods[-1:]
+
+    return mock.patch.object(Schedules, "periods", property(newest))
 
 
 @contextmanager
@@ -157,30 +169,17 @@ def offsets_unfenced() -> AbstractContextManager[object]:
     return mock.patch.object(Offsets, "_saving", saving)
 
 
-def renew_what_is_taken() -> AbstractContextManager[object]:
-    """Try a claim again though its moment has been taken meanwhile."""
-    return mock.patch.object(records, "is_taken", return_value=False)
-
-
-@contextmanager
-def rescue_the_completed() -> Any:
+def rescue_the_completed() -> AbstractContextManager[object]:
     """Rescue the first orphan of each group, even if its record says that its run is completed."""
 
     def rescue_first(self: Choice, view: JobView, orphans: Sequence[int]) -> Steps[ClaimResult]:
         number = orphans[0]
-        yield ReadItems(frozenset({number}), NONE)
-        item = self._state.items[number]
+        found = yield ReadItems(frozenset({number}))
+        item = learned(found[number], 0, view.made_at(number), view.made_by(number))
         fire = Fire(item.record.moment, FireSource.FAILOVER, item.record.parameter)
-        taken = yield from self._run(view, fire, frozenset({number}))
-        if number not in self._state.held:
-            item.forget()
-        return taken
+        return (yield from self._run(view, fire, {number: item}, {}))
 
-    with (
-        mock.patch.object(Choice, "_rescue_together", rescue_first),
-        mock.patch.object(choice, "_are_cut_off", return_value=True),
-    ):
-        yield
+    return mock.patch.object(Choice, "_rescue_together", rescue_first)
 
 
 def rescue_twice() -> AbstractContextManager[object]:
@@ -198,7 +197,7 @@ def rescue_twice() -> AbstractContextManager[object]:
 @contextmanager
 def mark_what_runs() -> Any:
     """Mark as orphans all items whose last run has no end, without looking whether it is still going on."""
-    original: Any = record_cache.cut_off_runs
+    original: Any = item_reader.cut_off_runs
 
     async def cut_off(member: Member, items: Sequence[int]) -> Any:
         with mock.patch.object(type(member.session), "get_many", _without_locks(type(member.session).get_many)):
@@ -256,11 +255,6 @@ def epoch_not_raised() -> AbstractContextManager[object]:
     return mock.patch.object(coordinator, "to_transactions", transactions)
 
 
-def lose_deferred_triggers() -> AbstractContextManager[object]:
-    """Forget which items could not be had when they were asked for by hand."""
-    return mock.patch.object(Triggers, "_defer")
-
-
 def prune_what_runs() -> AbstractContextManager[object]:
     """Remove items beyond the count without looking whether they run."""
 
@@ -272,13 +266,28 @@ def prune_what_runs() -> AbstractContextManager[object]:
 
 def always_catch_up() -> AbstractContextManager[object]:
     """Run what nobody was up for, whether or not that is wanted."""
-    original: Any = JobState._up_and_in_force_since
+    return fate_with(catch_up=3600.0)
 
-    def begun(self: JobState, view: JobView, gained: frozenset[int]) -> Any:
-        wanted = view.config.model_copy(update={"catch_up": 3600.0})
-        return original(self, replace(view, config=wanted), gained)
 
-    return mock.patch.object(JobState, "_up_and_in_force_since", begun)
+def late_run_unasked() -> AbstractContextManager[object]:
+    """Run what was missed although ``misfire`` is off."""
+    return fate_with(misfire=True)
+
+
+def fate_with(**settings: object) -> AbstractContextManager[object]:
+    """Decide what happens to the newest moment as if the job had other settings."""
+    original: Any = JobState._fate
+
+    def fate(self: JobState, number: int, item: Item, moment: int) -> Newest:
+        view = self.view
+        self.view = replace(view, config=view.config.model_copy(update=settings))
+        try:
+            found: Newest = original(self, number, item, moment)
+            return found
+        finally:
+            self.view = view
+
+    return mock.patch.object(JobState, "_fate", fate)
 
 
 def try_what_is_switched_off() -> AbstractContextManager[object]:
@@ -320,14 +329,9 @@ def attempts_uncancelled() -> Any:
         yield
 
 
-def never_read_again() -> AbstractContextManager[object]:
-    """Keep what was read of an item that was given away and came back."""
-    return mock.patch.object(Entry, "forget")
-
-
 def look_with_old_eyes() -> AbstractContextManager[object]:
     """Mark as orphans also items whose runs were cut off at any earlier look of the same leader."""
-    original: Any = record_cache.cut_off_runs
+    original: Any = item_reader.cut_off_runs
     seen = dict[str, dict[int, VersionedRecord]]()
 
     async def cut_off(member: Member, items: Sequence[int]) -> tuple[dict[int, VersionedRecord], set[str]]:

@@ -104,7 +104,7 @@ def test_much_happens_in_a_seed() -> None:
         "loses its connection",
         "-/job/sharding/",
         "TRIGGER",
-        "is still running the item",
+        "another instance held or ran the item",
         "has left",
     ):
         assert sight in text

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from aioelasticjob.core import records
-from aioelasticjob.events import Ended, Refused
-from aioelasticjob.model import FireSource, Outcome, Record
+from aioelasticjob.model import FireSource, Record
 from tests.simulation.judges import assignments, checkpoints, conduct, listening, orphans
 from tests.simulation.test_invariants import (
     BORN,
@@ -30,12 +29,10 @@ from tests.simulation.test_invariants import (
 from tests.support.history import (
     Called,
     Change,
-    ClockSet,
     Entry,
     Fault,
     Nonsense,
     Phase,
-    Reported,
     Saved,
     Started,
     Written,
@@ -108,18 +105,6 @@ def test_who_leaves_has_his_grace(asked: Entry) -> None:
     assert not broken(conduct.cut_off_for_a_reason, history_of(*run, shutdownTimeout=2))
 
 
-def test_a_trigger_is_answered_once() -> None:
-    asked = [written(15, 9, made(f"trigger/{A}")), written(15.1, 1, gone(f"trigger/{A}"))]
-    run = begun(1, 15.2, slot=15, source=FireSource.TRIGGER)
-    again = replace(run, run=2, at=T + 16)
-    assert not broken(conduct.triggers_are_answered, history_of(*asked, run))
-    assert broken(conduct.triggers_are_answered, history_of(*asked))
-    assert broken(conduct.triggers_are_answered, history_of(run))
-    assert broken(conduct.triggers_are_answered, history_of(*asked, run, again))
-    by_the_leader = replace(asked[1], session=7)
-    assert not broken(conduct.triggers_are_answered, history_of(asked[0], by_the_leader))
-
-
 def test_a_timeout_is_the_one_that_was_known_when_the_run_was_claimed() -> None:
     shorter = written(5, 9, put("config", json.dumps(json.loads(CONFIG) | {"timeout": 2}).encode()))
     run = [claimed(10), begun(1, 10.1), ended(1, 13)]
@@ -128,72 +113,6 @@ def test_a_timeout_is_the_one_that_was_known_when_the_run_was_claimed() -> None:
     cut = [Fault(T + 3, "drop", ("10.0.1.1",)), Fault(T + 9, "drop", ("10.0.1.1",), over=True)]
     assert not broken(conduct.timeouts_hold, history_of(*cut, shorter, *run))
     assert broken(conduct.timeouts_hold, history_of(*(replace(one, hosts=("10.0.1.2",)) for one in cut), shorter, *run))
-
-
-def test_an_item_that_was_busy_when_it_was_asked_for_is_run_before_anything_else() -> None:
-    asked = [written(15, 9, made(f"trigger/{A}")), written(15.1, 1, gone(f"trigger/{A}"))]
-    later = replace(begun(1, 25, slot=15, source=FireSource.TRIGGER), offset=None)
-    regular = begun(2, 30, slot=30)
-    assert broken(conduct.triggers_are_not_forgotten, history_of(*asked, regular))
-    assert broken(conduct.triggers_are_not_forgotten, history_of(*asked, regular, replace(later, at=T + 35, run=3)))
-    assert broken(conduct.triggers_are_not_forgotten, history_of(*asked, Fault(T + 14, "drop", ("10.0.1.1",)), regular))
-    assert broken(conduct.triggers_are_not_forgotten, history_of(*asked, missed(26, 20), regular))
-    for answer in (later, missed(26, 15), written(14, 9, made(FLAG)), written(14, 2, put("sharding/0/instance", B))):
-        assert not broken(conduct.triggers_are_not_forgotten, history_of(*asked, answer, regular))
-
-
-def failed(
-    at: float, *, by: str = A, item: int = 0, source: FireSource = FireSource.TRIGGER, skew: float = 0
-) -> Reported:
-    """Return the word that a run failed before its handler was called, dated by its host's clock."""
-    end = Ended("job", by, int((T + 15) * 1000), source, item, Outcome.FAILED, 0.0, at=T + at + skew)
-    return Reported(T + at, f"{by.partition('@-@')[0]}#1", by.partition("@-@")[0], end)
-
-
-def test_a_trigger_is_answered_by_a_run_that_fails_before_its_handler_is_called() -> None:
-    asked = [written(15, 9, made(f"trigger/{A}")), written(15.1, 1, gone(f"trigger/{A}"))]
-    regular = begun(2, 30, slot=30)
-    for answer in (failed(15.2), failed(15.2, skew=-3), failed(25, skew=10)):
-        assert not broken(conduct.triggers_are_not_forgotten, history_of(*asked, answer, regular))
-    others = failed(20, by=B), failed(20, item=1), failed(20, source=FireSource.CRON), failed(14), failed(31, skew=-3)
-    for other in others:
-        assert broken(conduct.triggers_are_not_forgotten, history_of(*asked, other, regular))
-    again = [written(22, 9, made(f"trigger/{A}")), written(22.1, 1, gone(f"trigger/{A}"))]
-    assert broken(conduct.triggers_are_not_forgotten, history_of(*asked, failed(15.2), *again, regular))
-    assert not broken(conduct.triggers_are_answered, history_of(*asked, failed(15.2, skew=-3)))
-    assert broken(conduct.triggers_are_answered, history_of(*asked, failed(14, skew=2)))
-
-
-@pytest.mark.parametrize(
-    "excuse",
-    [
-        written(14, 9, made(FLAG)),
-        written(14, 9, made("servers/10.0.1.1/paused")),
-        written(14, 2, made("execution/0/running", B)),
-        written(14, 9, put("sharding/0/instance", B)),
-        written(16, 9, made(f"shutdown/{A}")),
-        Fault(T + 14, "reset", ("10.0.1.1",)),
-        missed(16, 15),
-    ],
-)
-def test_a_trigger_is_excused_where_the_item_cannot_be_had(excuse: Entry) -> None:
-    asked = written(15.1, 1, gone(f"trigger/{A}"))
-    assert not broken(conduct.triggers_are_answered, history_of(asked, excuse))
-
-
-def test_a_trigger_is_refused_only_by_a_clock_that_is_too_far_off_and_only_aloud() -> None:
-    asked = written(15.1, 1, gone(f"trigger/{A}"))
-    said = Reported(T + 15.1, "10.0.1.1#1", "10.0.1.1", Refused("job", A, "the clocks differ"))
-    ahead = ClockSet(T, "10.0.1.1", 4)
-    rule, limit = conduct.triggers_are_answered, {"maxTimeDiffSeconds": 3}
-    assert not broken(rule, history_of(ahead, asked, said, **limit))
-    assert broken(rule, history_of(ahead, asked, **limit))
-    assert broken(rule, history_of(ahead, asked, replace(said, at=T + 16), **limit))
-    assert broken(rule, history_of(ahead, asked, replace(said, event=replace(said.event, instance=B)), **limit))
-    assert broken(rule, history_of(asked, said, **limit))
-    assert broken(rule, history_of(replace(ahead, host="10.0.1.2"), asked, said, **limit))
-    assert broken(rule, history_of(ahead, asked, said))
-    assert broken(rule, history_of(ahead, asked, said, written(30, 1, gone(f"trigger/{A}")), **limit))
 
 
 def test_an_assignment_is_not_left_to_a_tick() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation import omissions, planted
-from tests.simulation.planted import COVERED, LIMIT, PLANTED, Covered, Planted
+from tests.simulation.planted import COVERED, LIMIT, PLANTED, PLANTED_BARE, Covered, Planted, PlantedBare
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("one", PLANTED, ids=lambda one: one.defect.__name__)
-def test_what_is_broken_is_noticed(one: Planted) -> None:
+@pytest.mark.parametrize("one", [*PLANTED, *PLANTED_BARE], ids=lambda one: one.defect.__name__)
+def test_what_is_broken_is_noticed(one: Planted | PlantedBare) -> None:
     last = one.seeds - 1  # which is enough as long as a change elsewhere does not make that seed another
     if not any(one.shows(seed) for seed in (last, *(seed for seed in range(LIMIT) if seed != last))):
         pytest.fail(f"{one.defect.__doc__} In {LIMIT} seeds {one.promise!r} was not seen to be broken")

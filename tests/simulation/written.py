@@ -15,11 +15,10 @@ decode_record = lru_cache(2**16)(records.decode)
 
 
 def is_as_before(record: Record | None, before: Record | None) -> bool:
-    """Say whether a record is the one before the last, or that one with its moment lowered, which was in the future."""
+    """Say whether a record is the one before the last, apart from its account."""
     if record is None or before is None:
         return record == (before or Record())
-    lowered = record.slot < before.slot and record == replace(before, slot=record.slot, ahead=before.slot)
-    return lowered or record == before
+    return replace(record, accounted=0, owing=()) == replace(before, accounted=0, owing=())
 
 
 def dismissed(written: Written, incarnations: Mapping[str, int]) -> Iterator[str]:

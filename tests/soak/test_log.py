@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from aioelasticjob.core.state import GONE, OURS
+from aioelasticjob.core.reasons import GONE, OURS
 from tests.chaos.stage import LEAVE, RECOVERED
 from tests.soak.causes import CAUSES, MEMBER
 from tests.soak.log import BEFORE, BUSY, ActionSpan, Cause, LogLine, action_spans, examine, problem_lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -65,6 +66,10 @@ class SimulatedJobs:
 
     async def write(self, *operations: Op) -> None:
         await self.observer.commit(operations, incarnation=self.observer.incarnation)
+
+    async def trigger(self, id: str = "by-hand", **fields: object) -> None:
+        """Ask for a run as people do who write a request by hand."""
+        await self.write(Create(LAYOUT.request(id), json.dumps({"kind": "TRIGGER", **fields}).encode()))
 
     async def flag(self, path: str) -> None:
         await self.write(Create(path))

@@ -24,7 +24,7 @@ from aioelasticjob.console.watching.shared_stores import scope_of, sharing
 from aioelasticjob.errors import ElasticJobError, Suspended, error_text, unwrapped
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.logging import logger
-from aioelasticjob.model import FireSource, Record
+from aioelasticjob.model import Record
 from aioelasticjob.operations import ItemStatus, JobStatus
 from aioelasticjob.registry.addresses import open_registry
 from aioelasticjob.registry.session import Session, SessionState, beside
@@ -269,13 +269,20 @@ class RegistryWatch:
         self.snapshot.set(replace(old, version=old.version + 1, lost=reason, since=since))
 
 
+def _is_same_run(before: Record | None, record: Record) -> bool:
+    """Whether two records are of one run that has ended: what an item has missed may be written after it."""
+    if before is None:
+        return False
+    return (before.begun, before.completed_at, before.outcome) == (record.begun, record.completed_at, record.outcome)
+
+
 def _new_runs(before: Mapping[int, ItemStatus], items: Iterable[ItemStatus]) -> list[ObservedRun]:
-    """Return the runs that have ended, and the misfires marked, since ``before``."""
+    """Return the runs that have ended, and the misfires reported, since ``before``."""
     found = list[ObservedRun]()
     for item in items:
         old = before.get(item.item)
         record = item.record
-        if record is not None and _ended(record) and (old is None or old.record != record):
+        if record is not None and _ended(record) and not (old is not None and _is_same_run(old.record, record)):
             run = ObservedRun(
                 item=item.item,
                 begun=record.begun,
@@ -285,10 +292,10 @@ def _new_runs(before: Mapping[int, ItemStatus], items: Iterable[ItemStatus]) -> 
                 instance=record.instance,
             )
             found.append(run)
-            if record.source == FireSource.MISFIRE:
-                found.append(ObservedRun(item.item, record.slot, record.slot, "CRON", "misfired", ""))
-        if item.misfired and old is not None and not old.misfired and record is not None:
-            found.append(ObservedRun(item.item, record.slot, record.slot, "CRON", "misfired", ""))
+        if record is not None and old is not None:
+            known = () if old.record is None else old.record.owing
+            reported = {one.last for one in record.owing} - {one.last for one in known}
+            found += [ObservedRun(item.item, last, last, "CRON", "misfired", "") for last in sorted(reported)]
     return found
 
 

@@ -53,7 +53,7 @@ def test_a_run_that_was_handed_over_is_given_up_with_its_mark_unless_something_i
 def test_a_wish_that_names_no_claim_stops_no_run() -> None:
     here = cut_off(0)
     wish = encode_cancellation({1: 0}, 1, "anna")
-    here.registry.commit([Create(LAYOUT.requests), Create(LAYOUT.request("cancel-1"), wish)])
+    here.registry.commit([Create(LAYOUT.request("cancel-1"), wish)])
     assert (here.settle().orphans, record_of(here).outcome) == ({1}, "")
 
 
@@ -65,7 +65,7 @@ def test_a_run_that_was_cancelled_and_cut_off_ends_as_stopped_and_a_later_one_is
     fence = here.registry.nodes[LAYOUT.item(1).execution].stat.mzxid
     wish = encode_cancellation({0: fence, 1: fence - later}, 1, "anna")
     marks = [Create(LAYOUT.item(1).orphan)] if handed_over else []
-    here.registry.commit([Create(LAYOUT.requests), Create(LAYOUT.request("cancel-1"), wish), *marks])
+    here.registry.commit([Create(LAYOUT.request("cancel-1"), wish), *marks])
     view = here.settle()
     assert (record_of(here).outcome, view.orphans) == (("", {1}) if later else ("stopped", frozenset()))
     assert record_of(here).completed is not bool(later)
@@ -79,7 +79,7 @@ def test_a_run_that_was_handed_over_by_who_had_not_heard_that_it_was_cancelled_e
         [Set(LAYOUT.item(1).execution, before.data, -1), Create(LAYOUT.item(1).orphan, records.encode_mark(run, fence))]
     )
     wish = encode_cancellation({1: fence}, 1, "anna")
-    here.registry.commit([Create(LAYOUT.requests), Create(LAYOUT.request("cancel-1"), wish)])
+    here.registry.commit([Create(LAYOUT.request("cancel-1"), wish)])
     assert (here.settle().orphans, record_of(here).outcome) == (frozenset(), "stopped")
 
 

@@ -50,22 +50,22 @@ def test_an_item_that_was_disabled_stays_so_though_the_count_falls_and_rises() -
 def test_on_a_tick_requests_to_the_departed_are_removed() -> None:
     here = world(1)
     here.settle()
-    here.registry.commit([Create(LAYOUT.shutdown("gone")), Create(LAYOUT.trigger("gone"))])
-    assert decide(RuleInput(here.view(), "10.0.0.1@-@1")) == []
-    removed = [RemoveNodes((Delete(path),)) for path in (LAYOUT.shutdown("gone"), LAYOUT.trigger("gone"))]
-    assert decide(RuleInput(here.view(), "10.0.0.1@-@1", tick=True)) == removed
+    here.registry.commit([Create(LAYOUT.shutdown("gone"))])
+    assert decide(here.rule_input("10.0.0.1@-@1", tick=False)) == []
+    removed = [RemoveNodes((Delete(LAYOUT.shutdown("gone")),))]
+    assert decide(here.rule_input("10.0.0.1@-@1")) == removed
 
 
 def test_what_is_missing_is_made_again_by_everybody_who_is_there() -> None:
     here = world(2)
     here.settle()
-    here.registry.commit([Delete(LAYOUT.triggers), Delete(LAYOUT.server("10.0.0.2"))])
+    here.registry.commit([Delete(LAYOUT.shutdowns), Delete(LAYOUT.server("10.0.0.2"))])
     (first,) = restore_nodes(here.rule_input(FIRST))
-    triggers = Create(LAYOUT.triggers)
-    assert first == RestoreNodes((Check(LAYOUT.instance(FIRST)), triggers))
+    shutdowns = Create(LAYOUT.shutdowns)
+    assert first == RestoreNodes((Check(LAYOUT.instance(FIRST)), shutdowns))
     (second,) = restore_nodes(RuleInput(here.view(), SECOND, host="web"))
     server = Create(LAYOUT.server("10.0.0.2"), b"web")
-    assert second == RestoreNodes((Check(LAYOUT.instance(SECOND)), triggers, server))
+    assert second == RestoreNodes((Check(LAYOUT.instance(SECOND)), shutdowns, server))
     assert list(restore_nodes(here.rule_input("10.0.0.9@-@1"))) == []
 
 

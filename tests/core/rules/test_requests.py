@@ -31,7 +31,7 @@ def asked(
     source = FireSource.BACKFILL if span else FireSource.TRIGGER
     request = Request("r", source, 2, 1_000_000, items, expires=expires, named=named, span=span)
     data = {**json.loads(encode(request)), **({"stopped": stopped} if stopped else {})}
-    made.registry.commit([Create(LAYOUT.requests), Create(PATH, json.dumps(data).encode())])
+    made.registry.commit([Create(PATH, json.dumps(data).encode())])
     for item, one in enumerate(progress):
         if one is not None:
             made.registry.commit([Create(LAYOUT.request_item("r", item), encode_progress(one))])

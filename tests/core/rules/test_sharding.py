@@ -26,7 +26,7 @@ def test_an_assignment_decided_before_somebody_joined_is_refused() -> None:
     here.round("10.0.0.1@-@1")
     view = here.view()
     (assign,) = [effect for effect in decide(RuleInput(view, "10.0.0.1@-@1")) if isinstance(effect, Assign)]
-    here.registry.commit([Set(LAYOUT.necessary, b"", -1)])  # as one does that joins with an older release
+    here.registry.commit([Set(LAYOUT.necessary, b"", -1)])  # by hand
     with pytest.raises(Conflict):
         here.registry.commit(to_transactions(assign, view)[0], 1)
 
@@ -39,10 +39,10 @@ def test_why_a_strategy_failed_is_said_whether_or_not_another_assignment_is_need
     monkeypatch.setattr(strategies, "find", lambda _: lambda _: {})
     failed = SayStrategyFailed("it must give every item to one of the instances")
     assert view.leader == me
-    assert decide(RuleInput(view, me)) == [failed]
+    assert decide(here.rule_input(me, view, tick=False)) == [failed]
     assert to_transactions(failed, view) == []
     here.registry.commit([Create(LAYOUT.necessary)])
-    assert decide(RuleInput(here.view(), me)) == [failed, Assign(view.assignment)]
+    assert decide(here.rule_input(me, tick=False)) == [failed, Assign(view.assignment)]
     assert not [effect for effect in decide(RuleInput(here.view(), "10.0.0.2@-@2")) if effect == failed]
 
 

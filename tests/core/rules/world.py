@@ -44,6 +44,9 @@ class World:
     def join(self, number: int) -> str:
         name = f"10.0.0.{number}@-@1"
         self.joined.append(name)
+        torn = [Create(path) for path in LAYOUT.skeleton if path not in self.registry.nodes]
+        if torn:  # whoever joins makes the missing parents
+            self.registry.commit(torn)
         if LAYOUT.server(f"10.0.0.{number}") not in self.registry.nodes:
             self.registry.commit([Create(LAYOUT.server(f"10.0.0.{number}"))])
         self.registry.commit([Create(LAYOUT.instance(name), b"", ephemeral=True)], incarnation=number)
@@ -194,7 +197,7 @@ def by_hand(here: World, what: str, number: int, name: str) -> None:
         "cut off": [record],
         "end": [Set(paths.execution, done, -1), Delete(paths.running)],
         "rescue": [Delete(paths.orphan), Create(paths.failover, name.encode(), ephemeral=True)],
-        "ask": [Create(LAYOUT.trigger(name) if number % 2 else LAYOUT.shutdown(name))],
+        "ask": [Create(LAYOUT.shutdown(name))],
         "request": _requesting(here, number),
         "depose": [Delete(LAYOUT.host)],
     }
@@ -211,8 +214,7 @@ def _requesting(here: World, number: int) -> list[Op]:
     request = Request(
         f"asked-{number}", FireSource.TRIGGER, 4, asked, expires=asked if number % 2 else 0, named=number % 3 == 0
     )
-    parent: list[Op] = [] if LAYOUT.requests in here.registry.nodes else [Create(LAYOUT.requests)]
-    return [*parent, Create(LAYOUT.request(request.id), encode(request))]
+    return [Create(LAYOUT.request(request.id), encode(request))]
 
 
 def leads(here: World) -> str:

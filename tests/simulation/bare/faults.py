@@ -11,7 +11,7 @@ from aioelasticjob.model import FireSource
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.simulation.bare.judge import ITEMS
 from tests.simulation.bare.process import Process
-from tests.simulation.bare.world import LAYOUT, MOST, World, configured
+from tests.simulation.bare.world import LAYOUT, MOST, STEPS, World, configured
 
 
 def happen(world: World) -> None:
@@ -93,18 +93,17 @@ def switch_item(world: World, _process: Process) -> None:
 
 
 def reconfigure(world: World, _process: Process) -> None:
-    """Change the count, or switch failover or misfire."""
-    name = world.dice.choice(["sharding_total_count", "sharding_total_count", "failover", "misfire"])
-    count = name == "sharding_total_count"
-    world.settings[name] = world.dice.randint(1, 8) if count else not world.settings[name]
+    """Change the count or the schedule, or switch failover or misfire."""
+    name = world.dice.choice(["sharding_total_count", "sharding_total_count", "failover", "misfire", "cron"])
+    match name:
+        case "sharding_total_count":
+            world.settings[name] = world.dice.randint(1, 8)
+        case "cron":
+            world.settings[name] = world.dice.choice([*STEPS])
+        case _:
+            world.settings[name] = not world.settings[name]
     world.config = configured(**world.settings)
     world.by_hand(Set(LAYOUT.config, world.config.to_json(), -1))
-
-
-def trigger(world: World, process: Process) -> None:
-    """Ask an instance to run now."""
-    if process.id:
-        world.by_hand(Create(LAYOUT.trigger(process.id)))
 
 
 def ask(world: World, _process: Process) -> None:
@@ -150,7 +149,7 @@ def dismiss(world: World, process: Process) -> None:
 def meddle(world: World, _process: Process) -> None:
     """Remove a mark by hand."""
     item = LAYOUT.item(world.dice.randrange(ITEMS))
-    marks = [item.orphan, item.misfire, item.failover, LAYOUT.necessary, LAYOUT.processing, LAYOUT.host]
+    marks = [item.orphan, item.failover, LAYOUT.necessary, LAYOUT.processing, LAYOUT.host]
     there = [path for path in marks if path in world.registry.nodes]
     if there:
         world.by_hand(Delete(world.dice.choice(there)))
@@ -167,7 +166,6 @@ _CHANCES: dict[Callable[[World, Process], None], int] = {
     switch_server: 3,
     switch_item: 2,
     reconfigure: 3,
-    trigger: 3,
     ask: 4,
     stop: 3,
     dismiss: 1,

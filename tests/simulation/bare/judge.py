@@ -6,8 +6,10 @@ The judge sees what no instance sees: the whole tree before and after, and who w
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from aioelasticjob.core import records
 from aioelasticjob.core.layout import ItemPaths, Layout
@@ -15,15 +17,32 @@ from aioelasticjob.core.request_runs import waiting_items
 from aioelasticjob.core.requests import Request, decode_progress
 from aioelasticjob.core.rules import RuleInput, decide, wanted_assignment
 from aioelasticjob.core.view import JobView
+from aioelasticjob.engine.missed_reports import OF_REQUESTS
+from aioelasticjob.events import Misfired
 from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.model import GIVEN_UP, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.registry.tree import Node
 from tests.simulation.bare.process import Process
 from tests.simulation.bare.registry import BareRegistry, Before
 
+LAG = 3.0
+"""Seconds by which the view of an instance may be out of date."""
 ITEMS = 12
 """Items there may ever be."""
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
+REPORTED_ONCE = "each miss is reported once"
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report that an item has missed a moment."""
+
+    process: Process
+    instance: str
+    session: int
+    why: str
+    cut_off: str
+    """The instance whose run was cut off, if that is what it says."""
 
 
 @dataclass(eq=False)
@@ -40,19 +59,25 @@ class Judge:
     decided_on: dict[int, JobView] = field(default_factory=dict)
     """The view that the newest claim of each session was decided on."""
     broken: list[str] = field(default_factory=list)
+    steps: Mapping[str, int] = field(default_factory=dict)
+    """The milliseconds between two moments of each schedule that the job may have."""
     say: Callable[[str], None] = lambda _text: None
     asked: list[Request] = field(default_factory=list)
     """The requests that were made."""
     cancelled: set[tuple[int, int]] = field(default_factory=set)
     """Items and fences of the runs that somebody has cancelled."""
-    reported: dict[int, int] = field(default_factory=dict)
-    """For each item, the newest moment that was reported as missed."""
+    times: list[float] = field(default_factory=list)
+    """When each view began, in seconds since the epoch."""
+    reported: dict[tuple[int, int], list[Report]] = field(default_factory=lambda: defaultdict(list))
+    """The reports about each item and moment."""
     runs: int = 0
     rescues: int = 0
     _open: dict[int, dict[Process, int]] = field(default_factory=dict)
     """The sessions of the runs under way, by item and process."""
     _fences: dict[int, int] = field(default_factory=dict)
     _slots: set[tuple[int, int]] = field(default_factory=set)
+    _ran: set[tuple[int, int]] = field(default_factory=set)
+    """The items and scheduled moments that were run, also those that were only run by a rescuer."""
     _requested: set[tuple[str, int, int]] = field(default_factory=set)
     _ended: dict[int, int] = field(default_factory=dict)
     """For each item, the fence of the last run whose handler ended by itself."""
@@ -119,8 +144,8 @@ class Judge:
                 self.break_("each item of a request runs once", f"{name}: item {item} went back from {last} to {now}")
             if now > last and (locked is not None or lock not in before):
                 self.break_("each item of a request runs once", f"{name}: item {item} went on to {now} without a claim")
-            claimed = locked is None and lock in before  # the run was cut off, and its loss is noted by the next claim
-            if now == last and not (session == self._leader or locked is not None or claimed):
+            ended = self.layout.item(int(item)).execution in before  # the run was cut off, and its holder ends it
+            if now == last and not (session == self._leader or locked is not None or ended):
                 self.break_("each item of a request runs once", f"{name}: item {item} ended without a settlement")
 
     def _is_leaders(self, path: str, before: Before) -> bool:
@@ -145,21 +170,29 @@ class Judge:
         record = now.get(paths.execution)
         owns = any(one is not None and one.stat.ephemeral_owner == session for one in (runner, ran))
         changed = record is not None and (was[paths.execution] is None or was[paths.execution].data != record.data)  # type: ignore[union-attr]
-        unused = was[paths.execution] is None and record is not None and not record.data  # the item never ran
+        accounts = changed and runner is None and ran is None and self._is_holder(session, paths)
         settled = changed and _record(record).begun == _record(was[paths.execution]).begun  # no claim was given back
         if settled and _record(record).outcome == Outcome.STOPPED != _record(was[paths.execution]).outcome:
             fence = _fence(ran, was[paths.orphan], was[paths.execution])
             if (item, fence) not in self.cancelled:
                 yield "only cancelled runs are stopped", f"nobody has cancelled the run of fence {fence}"
+        if record is not None and _record(record).outcome in (GIVEN_UP, Outcome.STOPPED):
+            self._ran.add((item, _record(record).moment))  # also if it was cancelled before its handler began
         by_leader = session == self._leader and _record(record).outcome in (GIVEN_UP, Outcome.STOPPED)
-        if changed and not (owns or unused or by_leader):
+        if changed and not (owns or accounts or by_leader):
             yield "records are their runner's", "it wrote the record without holding the item"
+        if changed:
+            yield from _judge_account(_record(was[paths.execution]), _record(record))
         if was[paths.orphan] is None and paths.orphan in now:
             yield from self._judge_mark(session, paths, was)
         if paths.orphan in now and paths.failover in now:
             yield "a rescue takes the mark", "the item waits for a rescuer and has one"
         if paths.sharding not in now and (runner is not None or ran is not None):
             yield "nothing that runs is pruned", "the item is gone, and runs"
+
+    def _is_holder(self, session: int, paths: ItemPaths) -> bool:
+        """Whether the writer is the instance that the item is assigned to."""
+        return _text(self.registry.nodes.get(paths.instance)) == self.names.get(session)
 
     def _judge_claim(self, session: int, paths: ItemPaths, was: Mapping[str, Node | None]) -> Iterator[tuple[str, str]]:
         now, me = self.registry.nodes, self.names.get(session, "nobody who has joined")
@@ -233,6 +266,8 @@ class Judge:
             self.break_("one run per slot", f"item {item} runs {slot} again")
         if source in SCHEDULED:
             self._slots.add((item, slot))
+        if run.fire.requested is None:
+            self._ran.add((item, slot))
         if (requested := run.fire.requested) is not None and source is not FireSource.FAILOVER:
             if (requested.id, item, slot) in self._requested:
                 self.break_("each item of a request runs once", f"{requested.id}: item {item} runs {slot} again")
@@ -245,6 +280,26 @@ class Judge:
         self._open.get(item, {}).pop(process, None)
         if outcome != "cut off":
             self._ended[item] = self._fences[item]
+
+    def report(self, process: Process, event: Misfired) -> None:
+        """Judge a report of missed moments: each is made once, except where who has made it before was killed."""
+        if event.why in OF_REQUESTS:
+            return
+        for item in event.items:
+            step = (event.slot - event.first) // (event.moments - 1) if event.moments > 1 else 1000
+            for moment in range(event.first, event.slot + 1, step):
+                known = self.reported[item, moment]
+                alike = [one for one in known if one.cut_off == event.cut_off and self._must_have_made_it(one)]
+                if alike:
+                    promise = "each run that was cut off is reported once" if event.cut_off else REPORTED_ONCE
+                    self.break_(promise, f"item {item}, {moment}: {event.why}; {alike[0].why}")
+                if (item, moment) in self._slots and not event.cut_off:
+                    self.break_("what is reported was not run", f"item {item}, {moment}: {event.why}")
+                known.append(Report(process, process.id, process.session.incarnation, event.why, event.cut_off))
+
+    def _must_have_made_it(self, report: Report) -> bool:
+        """Whether everybody has to know that a report was made, because who made it lives."""
+        return _lives(report.process, report.session)
 
     def killed(self, process: Process) -> None:
         """Note that all of a process's handlers are over."""
@@ -279,7 +334,6 @@ class Judge:
             else:
                 stale = [paths.running, paths.failover]
                 stale += [paths.orphan] if view.active else []
-                stale += [] if item in view.resting_items else [paths.misfire]
                 cut_off |= self._judge_record(view, item, record, moment)
             if paths.disabled not in nodes and (left := [path for path in stale if path in nodes]):
                 self.break_("convergence", f"{left} are still there")
@@ -294,16 +348,64 @@ class Judge:
             if effects := decide(rule_input):
                 self.break_("silence", f"{process.id} still wants {effects}")
 
+    def _lost(self, item: int, until: int) -> Iterator[int]:
+        """Yield the moments of an item that were neither run nor reported, though nobody had switched it off."""
+        made = int(self.registry.nodes[self.layout.item(item).sharding].stat.mtime * 1000)
+        for moment in self._moments(made, until):
+            is_known = (item, moment) in self._ran or self.reported.get((item, moment))
+            if not is_known and not self._was_off(item, moment / 1000):
+                yield moment
+
+    def _moments(self, after: int, until: int) -> Iterator[int]:
+        """Yield the moments of the schedules that the leader has noted, each of them while it was in force."""
+        for period in self.views[-1][1].schedules.periods:
+            assert period.cron is not None
+            start, end = max(after, period.since), min(until, period.until)
+            step = self.steps[period.cron.expression]
+            yield from range(start - start % step + step, end + 1, step)
+
+    def _was_off(self, item: int, moment: float) -> bool:
+        """Whether an item was switched off, or did not exist, at a moment or shortly before or after it.
+
+        Its holder may learn late that it is switched on again, and excuses what came until it does.
+        """
+        ends = [*self.times[1:], inf]
+        for (_, view), begins, ended in zip(self.views, self.times, ends, strict=True):
+            if begins > moment + 1 or ended < moment - LAG:
+                continue
+            holder = view.instances.get(view.assignment.get(item, ""))
+            is_disabled = holder is not None and view.is_disabled(holder.ip)
+            if (
+                is_disabled
+                or item in view.resting_items
+                or item not in view.items
+                or item >= view.config.sharding_total_count
+            ):
+                return True
+        return False
+
     def _judge_record(self, view: JobView, item: int, record: Record, moment: int) -> dict[int, VersionedRecord]:
         if item in view.disabled_items:
             return {}
         cut_off = record.begun > 0 and not record.completed
         if cut_off and view.config.failover and view.active:
             self.break_("every orphan is rescued", f"item {item}: {record}")
-        missed = 0 if view.config.misfire else self.reported.get(item, 0)  # during a long backfill, for example
-        if moment not in (record.slot, missed) and item not in view.resting_items:
-            self.break_("nothing is lost", f"item {item} has not run {moment}: {record}")
+        if item not in view.resting_items:
+            for lost in self._lost(item, moment):
+                self.break_("nothing is lost", f"item {item}: nobody has run {lost}, or reported it: {record}")
         return {item: VersionedRecord(record, 0, 0)} if cut_off and view.config.failover else {}
+
+
+def _judge_account(was: Record, now: Record) -> Iterator[tuple[str, str]]:
+    """Judge what a write does to the time up to which an item is accounted for, and to the last moment claimed.
+
+    Only a claim that is given back lowers them.
+    """
+    is_given_back = now.slot < was.slot and now.accounted == was.slot - 1
+    if now.accounted < was.accounted and not is_given_back:
+        yield "accounts only grow", f"from {was.accounted} to {now.accounted}"
+    if now.slot < was.slot and not is_given_back:
+        yield "accounts only grow", f"the last moment claimed went back from {was.slot} to {now.slot}"
 
 
 def _lives(process: Process, incarnation: int) -> bool:

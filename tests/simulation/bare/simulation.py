@@ -23,7 +23,7 @@ from random import Random
 from unittest import mock
 
 from aioelasticjob.core import effects
-from aioelasticjob.core.view import JobView
+from aioelasticjob.core.commands import ClaimItems
 from aioelasticjob.engine import claims
 from aioelasticjob.engine.claims import Claims, SentClaim
 from aioelasticjob.testing.loop import run_on
@@ -92,9 +92,9 @@ def _live(seed: int, *, traced: bool) -> BareVerdict:
 def _noting(worlds: list[World], send: Callable[..., SentClaim]) -> Callable[..., SentClaim]:
     """Return what sends claims, and shows the judge which view they are decided on."""
 
-    def noted(self: Claims, view: JobView, *rest: object) -> SentClaim:
-        worlds[0].judge.decided_on[self._member.incarnation] = view
-        return send(self, view, *rest)
+    def noted(self: Claims, command: ClaimItems) -> SentClaim:
+        worlds[0].judge.decided_on[self._member.incarnation] = command.view
+        return send(self, command)
 
     return noted
 

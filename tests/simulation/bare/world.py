@@ -33,10 +33,14 @@ LAYOUT = Layout("job")
 STRATEGIES = ("average", "average-by-name", "odevity", "round-robin", "single-balance", "sticky")
 
 
+STEPS = {"* * * * * ?": 1000, "0/2 * * * * ?": 2000}
+"""The schedules that the job may have, each with the milliseconds between two of its moments."""
+
+
 @cache
 def configured(**settings: object) -> JobConfig:
     """Return the job's configuration with these settings."""
-    return JobConfig.build(job_name="job", cron="* * * * * ?", sharding_quiet=0, reconcile_interval=1, **settings)
+    return JobConfig.build(job_name="job", sharding_quiet=0, reconcile_interval=1, **settings)
 
 
 def is_mirrored(path: str) -> bool:
@@ -70,6 +74,8 @@ class World:
             "sharding_total_count": dice.randint(1, 8),
             "failover": dice.random() < 0.75,
             "misfire": dice.random() < 0.7,
+            "cron": dice.choice([*STEPS]),
+            "catch_up": dice.choice([0, 0, 3.0]),
             "sharding_strategy": dice.choice(STRATEGIES),
             "shutdown_timeout": dice.choice([0.2, 30]),
         }
@@ -82,7 +88,7 @@ class World:
         """Sessions of the dead, which the registry has yet to end."""
         self._sessions = 0
         self._past, self._mirrored = Past(self.registry), Tree()
-        self.judge = Judge(self.registry, LAYOUT, self.views, say=self.say)
+        self.judge = Judge(self.registry, LAYOUT, self.views, steps=STEPS, say=self.say)
         self.registry.observers += [self._keep, self.judge.observe]
         self.registry.commit([*map(Create, LAYOUT.skeleton), Create(LAYOUT.config, self.config.to_json())])
         self._often = dice.choice([1.5, 3.0, 6.0])
@@ -103,7 +109,7 @@ class World:
         """Note what a job tells about itself."""
         self.say(f"{process.number} {describe(event)}")
         if isinstance(event, Misfired):
-            self.judge.reported.update(dict.fromkeys(event.items, event.slot))
+            self.judge.report(process, event)
 
     def left(self, process: Process) -> None:
         """End the session of a process that has ended by itself."""
@@ -198,6 +204,7 @@ class World:
         if changes := {path: nodes.get(path) for path in before if is_mirrored(path)}:
             self._mirrored = self._mirrored.replace(changes, self.registry.zxid)
             self.views.append((self.registry.zxid, read(self._mirrored, LAYOUT, self.config)))
+            self.judge.times.append(self.registry.now)
 
 
 def _change(path: str, node: Node | None, was: Node | None) -> str:

@@ -1,4 +1,4 @@
-"""The spans in which a job's configuration stayed the same."""
+"""The spans in which a job's configuration, and the schedule that instances followed, stayed the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.schedules import Schedules
+from aioelasticjob.cron import Cron
 from aioelasticjob.ground.times import moment
+from aioelasticjob.registry.tree import UNREAD_NODE, Node
 
 AROUND = 5.0
 """Seconds before and after a span whose moments are known, too."""
@@ -16,18 +19,43 @@ AROUND = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """A span in which a job's configuration stayed the same, and the moments (ms) of its schedule then."""
+    """A span in which a job's configuration stayed the same, and the moments (ms) of the schedule followed then."""
 
     start: float
     end: float
     config: JobConfig
+    cron: Cron | None
+    """The schedule that was followed: that of the configuration, or one before it that the leader had noted."""
     moments: tuple[int, ...]
 
     @classmethod
     def of(cls, start: float, end: float, data: bytes, job: str) -> Era:
         """Return the span in which the node ``config`` of a job held ``data``."""
         config = JobConfig.from_json(data, job)
-        return cls(start, end, config, tuple(_moments(config, start - AROUND, end + AROUND)))
+        return cls._between(start, end, config, config.schedule)
+
+    @classmethod
+    def _between(cls, start: float, end: float, config: JobConfig, cron: Cron | None) -> Era:
+        return cls(start, end, config, cron, tuple(_moments(cron, start - AROUND, end + AROUND)))
+
+    def noted(self, start: float, end: float, note: bytes | None) -> Era:
+        """Return the part of the span in which the leader's note of the schedules was ``note``.
+
+        A schedule is followed when the leader has noted it.  Without any note, that of the configuration is.
+        """
+        schedules = Schedules.of(self.config, None, None if note is None else Node.of(note, UNREAD_NODE.stat))
+        cron = schedules.periods[-1].cron if schedules.noted else self.config.schedule
+        return self._between(max(start, self.start), min(end, self.end), self.config, cron)
+
+    def is_like(self, other: Era) -> bool:
+        """Whether two eras have the same moments of the same items."""
+        one, two = self.config, other.config
+        same_items = one.sharding_total_count == two.sharding_total_count
+        return self.cron == other.cron and same_items and one.monitor_execution == two.monitor_execution
+
+    def until(self, end: float) -> Era:
+        """Return the era as if it had gone on until then."""
+        return self._between(self.start, end, self.config, self.cron)
 
     def passed(self, first: int, last: int) -> tuple[int, ...]:
         """Return the moments from ``first`` to ``last``."""
@@ -35,11 +63,10 @@ class Era:
 
     def counted(self, first: int, last: int) -> tuple[int, ...]:
         """Return the moments that the schedule has from ``first`` to ``last``, whenever it was in force; 17 at most."""
-        return tuple(islice(_moments(self.config, (first - 1) / 1000, last / 1000 + 0.001), 17))
+        return tuple(islice(_moments(self.cron, (first - 1) / 1000, last / 1000 + 0.001), 17))
 
 
-def _moments(config: JobConfig, start: float, end: float) -> Iterator[int]:
-    cron = config.schedule
+def _moments(cron: Cron | None, start: float, end: float) -> Iterator[int]:
     following = None if cron is None else cron.next_after(moment(start))
     while cron is not None and following is not None and following.timestamp() < end:
         yield round(following.timestamp() * 1000)

@@ -8,13 +8,10 @@ from functools import cached_property, partial
 from itertools import pairwise
 from math import inf
 
-from aioelasticjob.core.clock_skew import STEADY
-from aioelasticjob.core.entries import MAX_FUTURE
+from aioelasticjob.core.account import MAX_FUTURE
 from aioelasticjob.events import Ended
-from aioelasticjob.ground.times import moment
-from aioelasticjob.model import Outcome, Record
-from tests.simulation.facts import PROMPT, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Span, Violation
-from tests.simulation.judges.eras import Era
+from aioelasticjob.model import Outcome
+from tests.simulation.facts import REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Span, Violation
 from tests.simulation.written import decode_record
 from tests.support.history import ClockSet, Nonsense, Raised, Reported, Started, Written
 
@@ -26,6 +23,8 @@ SETTLED = 4.0
 """Seconds within which a change of settings or of clocks is known everywhere."""
 CHECKED = 1.25
 """Seconds after its machine has woken within which a process finds out that its session may be over."""
+SOON = 3.0
+"""Seconds before a moment in which instances may have claimed it: claims are sent early, and clocks differ."""
 ROUNDED = 0.001
 MEASURED = 0.7
 """Seconds by which a slow network may mislead who compares clocks."""
@@ -74,15 +73,6 @@ class Clocks:
             if any(put.data is not None and not put.created for put in one.changes)
         ]
 
-    def early(self, moment: float) -> Iterator[Span]:
-        """Yield from when to when a moment has come by the registry's clock while that was ahead.
-
-        If the clock has jumped over it, it comes to each instance when that learns of the jump.
-        """
-        for start, end, ahead in self.spans:
-            if ahead > ASTRAY and moment - ahead <= end + NEWS and start <= moment:
-                yield (start, start + NEWS) if moment - ahead < start else (moment - ahead, moment - ahead)
-
     def late(self, moment: float) -> Iterator[float]:
         """Yield when a moment has come by the registry's clock while that was behind."""
         for start, end, ahead in self.spans:
@@ -97,10 +87,10 @@ class Clocks:
 
     @cached_property
     def repeated(self) -> list[Span]:
-        """The spans of time that came twice by the registry's clock, which was set back."""
+        """The spans of time that came twice by the registry's clock, which was set back by more than a minute."""
         times, values = self._set.get(REGISTRY, ([], []))
         steps = zip(times, [0.0, *values], values, strict=False)
-        return [(at + after, at + before) for at, before, after in steps if before - after > ASTRAY]
+        return [(at + after, at + before) for at, before, after in steps if 1000 * (before - after) > MAX_FUTURE]
 
 
 def clocks(facts: Facts) -> Clocks:
@@ -128,7 +118,10 @@ def owes_nothing(job: JobFacts, slot: int) -> bool:
 
 
 def may_be_repeated(facts: Facts, slot: int) -> bool:
-    """Say whether a moment came twice by the registry's clock, so that it may be run and also be reported."""
+    """Say whether a moment came twice by the registry's clock, which was lowered by more than a minute.
+
+    Then records are lowered, and the moment may be run or reported a second time.
+    """
     return any(start - SETTLED <= slot / 1000 <= end + SETTLED for start, end in clocks(facts).repeated)
 
 
@@ -166,87 +159,22 @@ def _is_unread(job: JobFacts, item: int, last: float, at: float, over: float) ->
     return False
 
 
-def is_past_telling(job: JobFacts, item: int, slot: int, era: Era, again: float) -> bool:
-    """Say whether a moment came before its item or its schedule began by a clock ahead, and who knew so could not tell.
+def counts_as_accounted(job: JobFacts, item: int, slot: int) -> bool:
+    """Say whether a moment counted as accounted for before it came, because a clock was ahead.
 
-    The item has claimed later moments since, or none: a claim of an earlier one, when the clock was right, would tell
-    that both were made before that claim.  From one that has been there since before the moment to one that comes after
-    it nothing is handed on that says since when the clock has been right.  Once the item has run ``again``, its record
-    says that nothing before that is due.
+    The item's record says so.  Or the item was made, or its schedule was noted, by a clock ahead: then that date is
+    later than the moment.
     """
-    path, nodes, moment, spans = f"/{job.name}/sharding/{item}", job.facts.nodes, slot / 1000, clocks(job.facts).spans
-    writes = [(0.0, None), *nodes.changes(path)]
-    made = [at for (_, before), (at, data) in pairwise(writes) if before is None and data is not None]
-    made.append(max((one.end for one in job.eras if one.end <= era.start and _differ(one, era)), default=0.0))
-    gains = [(at, (holder or b"").decode()) for at, holder in nodes.changes(f"{path}/instance")]
-    held = [(one, until) for one, until in pairwise([*gains, (job.facts.end, "")]) if one[0] <= again]
-    for start, end, ahead in spans:
-        begun = [at for at in made if ahead > ASTRAY and start <= at < end and moment < at + ahead]
-        right = min((at for at, _, off in spans if at >= end and abs(off) <= ASTRAY), default=end)
-        if begun and right < moment and _claims_no_earlier(job, item, slot, max(begun), right):
-            return not any(_could_tell(job, one, gained, lost, right, moment) for (gained, one), (lost, _) in held)
+    nodes, moment = job.facts.nodes, slot / 1000
+    for at, data in nodes.changes(f"/{job.name}/execution/{item}"):
+        record = decode_record(data or b"")
+        if record is not None and record.accounted >= slot and at + SOON < moment:
+            return True
+    for path in (f"/{job.name}/sharding/{item}", f"/{job.name}/leader/schedule"):
+        for at, _ in nodes.changes(path):
+            if at < moment <= at + clocks(job.facts).ahead(REGISTRY, at, at)[0]:
+                return True
     return False
-
-
-def _claims_no_earlier(job: JobFacts, item: int, slot: int, since: float, right: float) -> bool:
-    """Say whether from a time to a moment an item had a record that claims a later moment, or claimed nothing at all.
-
-    What it had claimed before that time does not show when its schedule began; nor does the end of such a run, if it
-    was written before the clock was ``right``.
-    """
-    path, nodes, moment = f"/{job.name}/execution/{item}", job.facts.nodes, slot / 1000
-    former = decode_record(nodes.at(path, since) or b"")
-    written = [
-        (at, decode_record(data)) for at, data in nodes.changes(path) if since < at <= moment and data is not None
-    ]
-    if any(one is not None and one.slot > slot for one in [former, *(record for _, record in written)]):
-        return True
-    monitored = all(config.monitor_execution for config in job.configs(since, moment))
-    return monitored and former is not None and all(at < right and _is_end(former, one) for at, one in written)
-
-
-def _is_end(former: Record, record: Record | None) -> bool:
-    """Say whether a record is that of the same run as before, and claims nothing new."""
-    return record is not None and 0 < record.slot == former.slot and record.begun == former.begun
-
-
-def _differ(one: Era, other: Era) -> bool:
-    return one.config.schedule != other.config.schedule
-
-
-def _could_tell(job: JobFacts, holder: str, gained: float, lost: float, right: float, moment: float) -> bool:
-    """Say whether a holder has been there since before a moment, and in order until the ``right`` time was certain."""
-    node, nodes, host = f"/{job.name}/instances/{holder}", job.facts.nodes, holder.partition("@-@")[0]
-    joined = min((at for at, data in nodes.changes(node) if data is not None), default=inf)
-    since = joined if joined > right else right + NEWS
-    reported = max(gained, since + STEADY) + PROMPT
-    if joined > moment or reported > lost or nodes.at(node, reported) is None:
-        return False
-    steady = all(len(clocks(job.facts).ahead(one, max(joined, right), reported)) == 1 for one in (host, REGISTRY))
-    return steady and job.facts.undisturbed(host, max(gained, joined, right), reported)
-
-
-def is_former(job: JobFacts, item: int, slot: int, era: Era) -> bool:
-    """Say whether a moment lies before one that its item claimed early, by a schedule that was changed since.
-
-    The registry's clock was ahead when it was claimed, and had been set back when the schedule was changed, perhaps not
-    all the way; but the schedule's date is not later than the moment, so nothing says that a clock ahead made it.  Such
-    a record stands for a minute at most, and nothing says whether the moments up to there were run by the clock ahead.
-    A later moment that was claimed after the change does not say so either.
-    """
-    former = [one for one in job.eras if one.start < era.start and _differ(one, era)]
-    changed = former[-1].end if former else 0.0
-    claimed, reached, host = 0.0, 0, ""
-    for at, data in job.facts.nodes.changes(f"/{job.name}/execution/{item}"):
-        record = decode_record(data or b"") or Record()
-        if at >= changed and slot <= reached <= record.slot:
-            continue
-        if at <= slot / 1000 and record.slot != reached:  # else it was settled, or run for another reason
-            claimed, reached, host = at, record.slot, record.instance.partition("@-@")[0]
-    if not (claimed < changed and slot <= reached <= 1000 * changed + MAX_FUTURE):
-        return False
-    dated = changed + clocks(job.facts).ahead(REGISTRY, changed, changed)[0]
-    return dated <= slot / 1000 and ahead_of_time(job.facts, host, claimed) > ASTRAY
 
 
 def ahead_of_time(facts: Facts, host: str, at: float) -> float:
@@ -324,27 +252,6 @@ def was_forgotten(facts: Facts, earlier: ObservedRun, run: ObservedRun) -> bool:
         if record is not None and one.slot < record.slot and record.slot > 1000 * at + MAX_FUTURE:
             return True
     return False
-
-
-def is_hidden(job: JobFacts, item: int, slot: int, era: Era) -> bool:
-    """Say whether a later moment was claimed first, by who had yet to hear of the schedule, and then lost the item.
-
-    Who has the item next cannot know which moments of the schedule others had run before that.
-    """
-    late, schedule = Record(), era.config.schedule
-    for at, data in job.facts.nodes.changes(f"/{job.name}/execution/{item}"):
-        record = decode_record(data or b"")
-        if at < era.start or record is None or record.completed or schedule is None or record.slot <= late.slot:
-            continue
-        following = schedule.next_after(moment(record.slot / 1000))
-        heard = following is None or record.next_fire in (0, round(following.timestamp() * 1000))
-        if late.slot:
-            return record.instance != late.instance
-        if record.slot > slot and heard:
-            return False
-        if record.slot > slot:
-            late = record
-    return late.slot > 0
 
 
 def nonsense(facts: Facts, path: str) -> list[tuple[float, float, bytes]]:

@@ -24,12 +24,13 @@ from tests.simulation.judges import (
     leases,
     listening,
     orphans,
+    reports,
     requests,
     restraint,
     retries,
     writes,
 )
-from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time, reports_are_true
+from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time
 from tests.simulation.switches import closing, disabling
 from tests.simulation.written import decode_record
 from tests.support.history import Change, Entry, Stopped, Written
@@ -97,6 +98,8 @@ def no_dead_writes(facts: Facts) -> Iterator[Violation]:
     for written in facts.of_kind(Written):
         for change in () if written.ending else written.changes:
             author = _author(change)
+            if _accounts(change, written):
+                author = (facts.nodes.at(_holder_of(change.path), written.at) or b"").decode()
             if author is None or (written.zxid, change.path) in facts.given_back:
                 continue
             incarnation = facts.incarnations.get(author)
@@ -202,13 +205,13 @@ RULES: tuple[Rule, ...] = (
     nobody_dies,
     nothing_lost,
     on_time,
-    reports_are_true,
     catches_up_only_if_asked,
     *conduct.RULES,
     *orphans.RULES,
     *assignments.RULES,
     *checkpoints.RULES,
     *leases.RULES,
+    *reports.RULES,
     *writes.RULES,
     *listening.RULES,
     *excuses.RULES,
@@ -276,6 +279,18 @@ def _rescued(written: Written) -> frozenset[str]:
     return frozenset(path for path, record in found if record is not None and record.source == FireSource.FAILOVER)
 
 
+def _accounts(change: Change, written: Written) -> bool:
+    """Whether a record was written without a lock: only who holds the item may account for its moments."""
+    parts = change.path.split("/")[2:]
+    is_record = len(parts) == 2 and parts[0] == "execution" and _author(change) is not None
+    return is_record and f"{change.path}/running" not in {one.path for one in written.changes}
+
+
+def _holder_of(path: str) -> str:
+    """Return the node that names the holder of an item, given the path of its record."""
+    return f"{path.replace('/execution/', '/sharding/')}/instance"
+
+
 def _author(change: Change) -> str | None:
     """Return the instance in whose name a node was written."""
     parts = change.path.split("/")[2:]
@@ -319,7 +334,7 @@ def _unsettled(job: JobFacts) -> Iterator[str]:
 def _left_over(job: JobFacts, items: Sequence[int]) -> Iterator[str]:
     nodes, end, root = job.facts.nodes, job.facts.end, f"/{job.name}"
     marks = [f"{root}/leader/sharding/necessary", f"{root}/leader/sharding/processing"]
-    marks += [f"{root}/{parent}/{name}" for parent in ("trigger", "shutdown") for name in _below(job, parent)]
+    marks += [f"{root}/shutdown/{name}" for name in _below(job, "shutdown")]
     orphans = nodes.children(f"{root}/leader/failover/items", end)
     disabled = [item for item in orphans if nodes.at(f"{root}/sharding/{item}/disabled", end) is not None]
     disabled = orphans if all(map(partial(_rests, job), job.facts.living.values())) else disabled
@@ -328,10 +343,6 @@ def _left_over(job: JobFacts, items: Sequence[int]) -> Iterator[str]:
     marks += [f"{root}/execution/{item}" for item in known - set(items)]
     for item in items:
         marks.append(f"{root}/sharding/{item}/failover")
-        holder = (nodes.at(f"{root}/sharding/{item}/instance", end) or b"").decode()
-        rests = nodes.at(f"{root}/sharding/{item}/disabled", end) is not None or _rests(job, holder.partition("@-@")[0])
-        if not rests and not _waits_for_a_clock(job, item):
-            marks.append(f"{root}/execution/{item}/misfire")
         runner = nodes.at(f"{root}/execution/{item}/running", end)
         if runner is not None and runner != nodes.at(f"{root}/sharding/{item}/instance", end):
             yield f"{item} is run by {runner.decode()}, which does not hold it"
@@ -342,20 +353,6 @@ def _left_over(job: JobFacts, items: Sequence[int]) -> Iterator[str]:
 
 def _rests(job: JobFacts, host: str) -> bool:
     return any(job.facts.nodes.at(flag, job.facts.end) is not None for flag in closing(job.name, host))
-
-
-def _waits_for_a_clock(job: JobFacts, item: int) -> bool:
-    """Say whether the next claim, which removes the mark of missed moments, is rightly refused for a wrong clock.
-
-    It is not excused that a mark outlasts a claim.  A rescue needs no assignment, so it may not know of the mark.
-    """
-    facts, paths = job.facts, f"/{job.name}/execution/{item}"
-    marked = max((at for at, _ in facts.nodes.changes(f"{paths}/misfire")), default=0.0)
-    if any(paths in _claimed(one) for one in facts.of_kind(Written) if one.at >= marked):
-        return False
-    era, (start, end) = job.eras[-1], facts.calm[-1]
-    moments = era.passed(round(start * 1000), round(end * 1000)) if era.config.monitor_execution else ()
-    return bool(moments) and all(excuses.refuses_by_clock(job, item, slot) for slot in moments)
 
 
 def _below(job: JobFacts, parent: str) -> list[str]:

@@ -126,7 +126,7 @@ def _forgotten(facts: Facts, name: str) -> Iterator[Forgotten]:
             claimed.setdefault(record.begun, at)
             given_back = is_as_before(record, before)
             # the rescue of one that claimed too much of the future is written below what it claimed
-            rescued = record.source == FireSource.FAILOVER and last.moment in (record.moment, record.ahead)
+            rescued = record.source == FireSource.FAILOVER and last.moment == record.moment
             if cut_off and not given_back and not rescued:
                 yield Forgotten(int(item), last, claimed[last.begun], record, at)
             before, last = last, record

@@ -23,9 +23,22 @@ PROMISE = "each item of a request runs once"
 def request_of(facts: Facts, run: ObservedRun) -> str:
     """Return the request that a run was claimed for; empty if there is none."""
     one = run.begun
+    if not one.fence:
+        return _unrecorded_request(facts, run)
     claimed = facts.claimed.get((one.job, one.item, one.fence), one.at)
     record = decode_record(facts.nodes.at(f"/{one.job}/execution/{one.item}", claimed) or b"")
     return "" if record is None else record.request
+
+
+def _unrecorded_request(facts: Facts, run: ObservedRun) -> str:
+    """Return the request for which an instance has noted that it begins a run of an item, in a job without records."""
+    one = run.begun
+    for name in facts.nodes.children(f"/{one.job}/requests", one.at):
+        data = facts.nodes.at(f"/{one.job}/requests/{name}/{one.item}", one.at)
+        progress = None if data is None else decode_progress(data)
+        if progress is not None and (progress.moment, progress.instance) == (one.slot, one.instance):
+            return name
+    return ""
 
 
 def is_cancelled(facts: Facts, run: ObservedRun) -> bool:
@@ -80,7 +93,9 @@ def items_go_on_by_claims(facts: Facts) -> Iterator[Violation]:
             last[change.path] = now
             if now < before:
                 yield Violation(PROMISE, written.at, f"{job}/{name}: item {item} went back from {before} to {now}")
-            if now > before and f"/{job}/execution/{item}/running" not in locked:
+            runner = decode_progress(change.data).instance
+            is_begun_without_record = bool(runner) and facts.incarnations.get(runner) == written.session
+            if now > before and not is_begun_without_record and f"/{job}/execution/{item}/running" not in locked:
                 yield Violation(PROMISE, written.at, f"{job}/{name}: item {item} went on to {now} without a claim")
 
 
@@ -190,7 +205,10 @@ def _place(change: Change) -> tuple[str, str, str] | None:
 def _was_left_open(facts: Facts, run: ObservedRun, name: str) -> bool:
     """Whether a stream had given way and left its moment open when it was claimed for this run."""
     one = run.begun
-    claimed = facts.claimed.get((one.job, one.item, one.fence), one.at)
+    path = f"/{one.job}/requests/{name}/{one.item}"
+    # a job without records notes the beginning there, just before its handler is called
+    noted = max((at for at, _ in facts.nodes.changes(path) if at <= one.at), default=one.at)
+    claimed = facts.claimed.get((one.job, one.item, one.fence), noted if not one.fence else one.at)
     before = [data for at, data in facts.nodes.changes(f"/{one.job}/requests/{name}/{one.item}") if at < claimed]
     return bool(before) and before[-1] is not None and decode_progress(before[-1]).outcome == LEFT_OPEN
 
@@ -205,7 +223,7 @@ def _is_under_way(job: JobFacts, name: str) -> bool:
 def _waiting(job: JobFacts, request: Request) -> list[int]:
     facts, root, config = job.facts, f"/{job.name}", job.eras[-1].config
     due = request.moment / 1000 < facts.calm[-1][0]
-    if not config.monitor_execution or request.paused or not due:
+    if (request.span is not None and not config.monitor_execution) or request.paused or not due:
         return []
     found, since = list[int](), facts.calm[-1][0]
     refused = {one.event.instance for one in job.refusals if one.at >= since}

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import inf
 
-from aioelasticjob.core.schedules import scheduling
-from aioelasticjob.engine.missed_reports import OF_REQUESTS
-from aioelasticjob.events import Misfired
-from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.model import FireSource, Outcome
 from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
 from tests.simulation.judges import excuses
@@ -16,7 +12,6 @@ from tests.simulation.judges.eras import Era
 from tests.simulation.judges.requests import request_of
 from tests.simulation.switches import closing
 from tests.simulation.written import decode_record
-from tests.support.history import Stopped
 
 LATE = 0.6
 """Seconds that may pass between a moment and its run in peace, on a host whose clock is right."""
@@ -27,10 +22,6 @@ FUZZ = 4.0
 """Seconds around a change within which the clocks of the cluster may disagree about which moments it touched."""
 ASTRAY = 2.0
 """Seconds by which the time that an instance goes by may differ from the true one, or from another instance's."""
-RECENT = 10.0
-"""Seconds of peace before a moment after which nothing that is reported of it is owed to what was before."""
-ANSWERED = 1.0
-"""Seconds within which an instance has the answer to what it has written, and has acted on it."""
 LAST = 8.0
 """Seconds at the end of a history whose moments may still be on their way."""
 SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
@@ -46,7 +37,7 @@ def on_time(facts: Facts) -> Iterator[Violation]:
     for start, end in facts.calm:
         for name in facts.jobs:
             job = facts.job(name)
-            for era in job.eras:
+            for era in job.followed:
                 for slot in era.moments:
                     if max(start, era.start) + FUZZ <= slot / 1000 < min(end, era.end) - FUZZ:
                         yield from _punctual(job, era, slot)
@@ -79,57 +70,13 @@ def nothing_lost(facts: Facts) -> Iterator[Violation]:
     """Every moment is begun, or somebody says that it was passed over, or the one who would have said so is gone."""
     for name in facts.jobs:
         job, failed = facts.job(name), excuses.failed_unheard(facts.job(name))
-        for era in job.eras:
+        for era in job.followed:
             for slot in era.moments:
                 if era.start + ASTRAY < slot / 1000 < min(era.end - ASTRAY, facts.end - LAST):
                     for item in range(era.config.sharding_total_count):
                         known = (item, slot) in job.begun or (item, slot) in job.reports
                         if not known and (item, slot) not in failed and not excuses.owes_nothing(job, slot):
-                            yield from _lost(job, item, slot, era)
-
-
-def reports_are_true(facts: Facts) -> Iterator[Violation]:
-    """What is reported as missed is reported once, and not run on time.
-
-    By one instance, whatever happens; in the whole cluster in peace, for an unreachable process may report again.
-    """
-    for name in facts.jobs:
-        for (item, slot), reports in facts.job(name).reports.items():
-            if excuses.may_be_repeated(facts, slot):
-                continue
-            own = [
-                one for one in reports if not _is_of_a_run(one.event) and _is_about(facts.job(name), one.event, slot)
-            ]
-            on_time = [run.begun for run in facts.runs_of.get((name, item), ()) if run.begun.slot == slot]
-            on_time = [begun for begun in on_time if begun.source is FireSource.CRON]
-            peaceful = any(start + RECENT <= slot / 1000 and one.at <= end for one in own for start, end in facts.calm)
-            for number, one in enumerate(own):
-                others = [begun for begun in on_time if peaceful or begun.instance == one.event.instance]
-                earlier = (
-                    own[:number]
-                    if peaceful
-                    else [two for two in own[:number] if two.event.instance == one.event.instance]
-                )
-                for what, found in (("run on time", others), ("reported before", earlier)):
-                    if found:
-                        yield Violation("true reports", one.at, f"{name}/{item} {slot} is {what}: {one.event} {found}")
-
-
-def _is_of_a_run(event: object) -> bool:
-    """Whether a report is of a run that was cut off, or that somebody asked for, and not of a scheduled moment."""
-    return isinstance(event, Misfired) and bool(
-        event.cut_off or event.why in OF_REQUESTS or event.why.startswith("an operator triggered the run")
-    )
-
-
-def _is_about(job: JobFacts, event: object, slot: int) -> bool:
-    """Whether a report means a moment: it is of the schedule with its first and last one, and as many as it counts."""
-    if not isinstance(event, Misfired):
-        return False
-    known = {era.config.schedule: era.counted(event.first, event.slot) for era in job.eras}
-    ends = {event.first, event.slot}
-    meant = [moments for moments in known.values() if len(moments) == event.moments and ends.issubset(moments)]
-    return event.moments > 15 or not meant or any(slot in moments for moments in meant)
+                            yield from _lost(job, item, slot)
 
 
 def catches_up_only_if_asked(facts: Facts) -> Iterator[Violation]:
@@ -148,7 +95,7 @@ def catches_up_only_if_asked(facts: Facts) -> Iterator[Violation]:
                 yield Violation("unwanted catch-up", one.at, text)
 
 
-def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
+def _lost(job: JobFacts, item: int, slot: int) -> Iterator[Violation]:
     """Yield a moment without a word, unless it was nobody's to run, or who had to say so has not come back yet."""
     moment, facts, sharding = slot / 1000, job.facts, f"/{job.name}/sharding/{item}"
     runs = facts.runs_of.get((job.name, item), ())
@@ -166,82 +113,20 @@ def _lost(job: JobFacts, item: int, slot: int, era: Era) -> Iterator[Violation]:
         return  # there was no such item yet, or not any more, or it was switched off as far as its holder could know
     if _refused(job, holders, start, end) or any(_closed(job, host, known, end) for host in hosts):
         return
-    if _came_early(job, item, moment) or excuses.is_hidden(job, item, slot, era):
+    if excuses.counts_as_accounted(job, item, slot) or excuses.is_overwritten(job, item, slot):
         return
-    if excuses.is_overwritten(job, item, slot) or excuses.is_past_telling(job, item, slot, era, end):
+    if _is_stopped(job, item, slot):
         return
-    if excuses.is_former(job, item, slot, era) or _is_stopped(job, item, slot) or _died_over_it(job, item, slot):
-        return
-    if era.end < facts.end and not _is_noted(job, era):
-        return  # nobody led while that schedule was in force: when the next one leads, nothing says that it ever was
     if following == inf and any(facts.troubled(host, start, end) for host in (*hosts, REGISTRY)):
         return
     text = f"{job.name}/{item} {slot} is neither run nor reported; held by {', '.join(sorted(holders))}"
     yield Violation("nothing lost", moment, text)
 
 
-def _died_over_it(job: JobFacts, item: int, slot: int) -> bool:
-    """Whether the item's holder marked a moment as reported, and was killed before it could know and report it."""
-    facts = job.facts
-    for at, data in facts.nodes.changes(f"/{job.name}/execution/{item}/misfire"):
-        holder = facts.nodes.at(f"/{job.name}/sharding/{item}/instance", at)
-        if data and holder and slot <= int(data.split()[0]):
-            host = holder.decode().partition("@-@")[0]
-            ends = [one for one in facts.of_kind(Stopped) if one.host == host and one.how == "crashed"]
-            if any(at <= one.at <= at + ANSWERED for one in ends):
-                return True
-    return False
-
-
 def _is_stopped(job: JobFacts, item: int, slot: int) -> bool:
     """Whether somebody cancelled the run of a moment before its handler was called, say because its process died."""
     found = (decode_record(data) for _, data in job.facts.nodes.changes(f"/{job.name}/execution/{item}") if data)
     return any(one is not None and (one.slot, one.outcome) == (slot, Outcome.STOPPED) for one in found)
-
-
-def _is_noted(job: JobFacts, era: Era) -> bool:
-    """Whether a leader noted the schedule of an era while it was in force."""
-    notes = job.facts.nodes.over(f"/{job.name}/leader/schedule", era.start, min(era.end, job.facts.end))
-    wanted = scheduling(era.config).items()
-    return any(wanted <= json_object(note).items() for note in notes if note is not None)
-
-
-def _came_early(job: JobFacts, item: int, moment: float) -> bool:
-    """Whether a moment had come before by the registry's clock, and nobody had to run it, or knows what became of it.
-
-    Where no claims are written, nobody knows once the item is another's.
-    """
-    path, nodes = f"/{job.name}/sharding/{item}/instance", job.facts.nodes
-    for came, known in excuses.clocks(job.facts).early(moment):
-        start, end = came - ASTRAY, came + ASTRAY
-        holders = {holder.decode() for holder in nodes.over(path, start, end) if holder}
-        unclaimed = any(not config.monitor_execution for config in job.configs(start, end))
-        if _refused(job, holders, start, end) or (unclaimed and len(set(nodes.over(path, start, moment))) > 1):
-            return True
-        holders = {holder.decode() for holder in nodes.over(path, start, known + ASTRAY) if holder}
-        if _was_off(job, item, holders, start, known + ASTRAY) and _is_passed_over(job, item, start, moment):
-            return True
-    return False
-
-
-def _was_off(job: JobFacts, item: int, holders: Collection[str], start: float, end: float) -> bool:
-    """Whether an item, or the server of one of its holders, was switched off at any time of a span."""
-    disabled = set(job.facts.nodes.over(f"/{job.name}/sharding/{item}/disabled", start, end)) != {None}
-    return disabled or any(_closed(job, holder.partition("@-@")[0], start, end) for holder in holders)
-
-
-def _is_passed_over(job: JobFacts, item: int, start: float, moment: float) -> bool:
-    """Whether an item claimed a later moment between a time and a moment, and its record stands when that comes.
-
-    Or whether such a moment was reported: without ``misfire`` it is not run, nor are those before it.
-    """
-    path, nodes = f"/{job.name}/execution/{item}", job.facts.nodes
-    before, then = (decode_record(nodes.at(path, at) or b"") for at in (start, moment))
-    later = [reports for (one, slot), reports in job.reports.items() if one == item and slot > 1000 * moment]
-    is_reported = any(start <= report.at <= moment for reports in later for report in reports)
-    if before is None or then is None or before.slot >= 1000 * moment:
-        return False
-    return then.slot > 1000 * moment or is_reported
 
 
 def _refused(job: JobFacts, holders: Collection[str], start: float, end: float) -> bool:

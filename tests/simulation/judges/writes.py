@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
-from aioelasticjob.model import Record
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.schedules import Schedules
+from aioelasticjob.core.timeline import Timeline
+from aioelasticjob.model import SCHEDULED, Record
+from aioelasticjob.registry.tree import UNREAD_NODE, Node
 from tests.simulation.facts import RESENT, Facts, Violation
 from tests.simulation.written import decode_record
 from tests.support.history import Change, Refusal, Written
@@ -22,6 +27,8 @@ class Job:
     records: dict[int, Record] = field(default_factory=dict)
     waiting: set[int] = field(default_factory=set)
     """The items that wait for a rescuer."""
+    schedule: bytes = b""
+    """The leader's note of the schedules; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +107,32 @@ def nothing_that_runs_is_removed(facts: Facts, step: Step) -> Iterator[Violation
             yield Violation("nothing that runs is removed", step.written.at, text)
 
 
+def claims_follow_the_note(_facts: Facts, step: Step) -> Iterator[Violation]:
+    """A scheduled moment is claimed only if a schedule has it that the leader had noted, in the time of that schedule.
+
+    So nobody claims by a schedule that was replaced, nor by one that is not noted yet.
+    """
+    if not step.before.schedule:
+        return
+    timeline = timeline_of(step.before.schedule)
+    for item in sorted(step.after.running.keys() - step.before.running.keys()):
+        record = step.after.records.get(item, Record())
+        slot = record.slot
+        if record.source in SCHEDULED and timeline is not None and not timeline.has_moment(slot - 1, slot):
+            text = f"{step.job}/{item}: {record.instance} claims {slot}, which is no moment of {step.before.schedule!r}"
+            yield Violation("noted schedules", step.written.at, text)
+
+
+@lru_cache(maxsize=4096)
+def timeline_of(note: bytes) -> Timeline | None:
+    """Return the timeline of a leader's note of the schedules; None if it is no such note."""
+    schedules = Schedules.of(JobConfig.build(job_name="job"), None, Node.of(note, UNREAD_NODE.stat))
+    return Timeline.of(schedules, 0) if schedules.noted else None
+
+
 def transactions_are_sound(facts: Facts) -> Iterator[Violation]:
     """Every transaction leaves each job as the judges above want it."""
-    judges = (leavers_settle, epochs_rise, only_orphans_wait, what_is_cut_off_is_handed_over)
+    judges = (leavers_settle, epochs_rise, only_orphans_wait, what_is_cut_off_is_handed_over, claims_follow_the_note)
     for step in steps(facts):
         for judge in (*judges, nothing_that_runs_is_removed):
             yield from judge(facts, step)
@@ -127,10 +157,10 @@ def steps(facts: Facts) -> Iterator[Step]:
 
 def _after(before: Job, changes: dict[str, Change]) -> Job:
     """Return what a job's items do after a transaction; the job before it, if it changes nothing of that."""
-    busy = [path for path in changes if path.startswith(("execution/", "leader/failover/items/"))]
+    busy = [path for path in changes if path.startswith(("execution/", "leader/failover/items/", "leader/schedule"))]
     if not busy:
         return before
-    after = Job(dict(before.running), dict(before.records), set(before.waiting))
+    after = Job(dict(before.running), dict(before.records), set(before.waiting), before.schedule)
     for path in busy:
         data = changes[path].data
         match path.split("/"):
@@ -140,6 +170,8 @@ def _after(before: Job, changes: dict[str, Change]) -> Job:
                     after.running[int(item)] = data.decode()
             case ["execution", item]:
                 after.records[int(item)] = decode_record(data or b"") or Record()
+            case ["leader", "schedule"]:
+                after.schedule = data or b""
             case ["leader", "failover", "items", item]:
                 (after.waiting.discard if data is None else after.waiting.add)(int(item))
     return after

@@ -1,0 +1,141 @@
+"""The moments of a job over time: those of its schedule, and those of former schedules until each was replaced.
+
+Times are in milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aioelasticjob.core.schedules import InForce, Schedules
+from aioelasticjob.cron import Cron
+from aioelasticjob.events import MOMENTS_COUNTED
+from aioelasticjob.ground.times import moment
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Consecutive moments of one schedule."""
+
+    first: int
+    last: int
+    count: int = 1
+    """The number of moments.  It is counted up to ``MOMENTS_COUNTED``."""
+
+
+class Timeline:
+    """All moments of a job, and the present position among them."""
+
+    def __init__(self, periods: Sequence[InForce], now: int) -> None:
+        self._periods = tuple(periods)
+        """The schedules since records were last switched on or off, oldest first; the last one has no end."""
+        self.newest = 0
+        """The newest moment that has come; 0 if there was none."""
+        self.previous = 0
+        """A moment or time before ``newest``, with no moment between the two."""
+        self.upcoming: int | None = None
+        """The next moment; None if there is none."""
+        self._search(now)
+
+    @classmethod
+    def of(cls, schedules: Schedules, now: int) -> Timeline:
+        """Return the timeline of the schedules that the leader has noted."""
+        return cls(schedules.periods, now)
+
+    @property
+    def begins(self) -> int:
+        """The time after which this timeline knows moments."""
+        return self._periods[0].since
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether runs are recorded while the schedule in force is followed."""
+        return self._periods[-1].recorded
+
+    @property
+    def replaced(self) -> Sequence[InForce]:
+        """The former schedules, oldest first."""
+        return self._periods[:-1]
+
+    def advance(self, now: int) -> None:
+        """Move on to ``now``, or back to it if the time was set back."""
+        upcoming = self.upcoming
+        if self.newest > now:
+            self._search(now)
+        elif upcoming is not None and upcoming <= now:
+            self.previous, self.newest = self.newest, upcoming
+            self.upcoming = self._after(upcoming)
+            if self.upcoming is not None and self.upcoming <= now:
+                self._search(now)
+
+    def following(self) -> int:
+        """Return the moment after the upcoming one; 0 if there is none."""
+        following = None if self.upcoming is None else self._after(self.upcoming)
+        return following or 0
+
+    def has_moment(self, after: int, until: int) -> bool:
+        """Whether a moment came later than ``after`` and up to ``until``."""
+        if after >= until:
+            return False
+        if self.previous <= after and until < (self.upcoming or until + 1):
+            return after < self.newest <= until
+        following = self._after(after)
+        return following is not None and following <= until
+
+    def newest_until(self, until: int) -> int:
+        """Return the newest moment up to a time; 0 if there is none."""
+        for period in reversed(self._periods):
+            newest = _newest(period.cron, min(until, period.until)) if period.since < until else 0
+            if newest > period.since:
+                return newest
+        return 0
+
+    def passed(self, after: int, until: int) -> list[Passed]:
+        """Return the moments later than ``after`` and up to ``until``, oldest first: one entry for each schedule."""
+        found = list[Passed]()
+        for period in self._periods:
+            start = max(after, period.since)
+            end = min(until, period.until)
+            passed = _passed(period.cron, start, end) if start < end else None
+            if passed is not None:
+                found.append(passed)
+        return found
+
+    def _search(self, now: int) -> None:
+        self.newest = self.newest_until(now)
+        self.previous = self.newest_until(self.newest - 1) if self.newest else 0
+        self.upcoming = self._after(now)
+
+    def _after(self, milliseconds: int) -> int | None:
+        """Return the first moment later than a time; None if there is none."""
+        for period in self._periods:
+            if period.until <= milliseconds or period.cron is None:
+                continue
+            following = period.cron.millisecond_after(max(milliseconds, period.since))
+            if following is not None and following <= period.until:
+                return following
+        return None
+
+
+def _newest(cron: Cron | None, until: int) -> int:
+    """Return the newest moment of a schedule up to a time; 0 if there is none."""
+    last = None if cron is None else cron.previous_before(moment((until + 1) / 1000))
+    return 0 if last is None else round(last.timestamp() * 1000)
+
+
+def _passed(cron: Cron | None, after: int, until: int) -> Passed | None:
+    """Return the moments of a schedule later than ``after`` and up to ``until``; None if there are none."""
+    first = None if cron is None else cron.millisecond_after(after)
+    if cron is None or first is None or first > until:
+        return None
+    last = first
+    count = 1
+    following = cron.millisecond_after(first)
+    while following is not None and following <= until and count < MOMENTS_COUNTED:
+        last = following
+        count += 1
+        following = cron.millisecond_after(following)
+    if following is not None and following <= until:
+        last = _newest(cron, until) or last
+    return Passed(first, last, count)
