@@ -25,7 +25,7 @@ from aioelasticjob.engine.execution import Execution
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.missed_reports import MissedReports
 from aioelasticjob.engine.offsets import Offsets
-from aioelasticjob.engine.runs import EndedRun, Runs
+from aioelasticjob.engine.runs import Runs
 from aioelasticjob.engine.settlements import Settlement, Settlements
 from aioelasticjob.host.user_code import UserCode
 from aioelasticjob.jobs.context import Context
@@ -49,12 +49,21 @@ _margin, _assign, _mark_orphan, _to_transactions = (
 
 def leave_unsettled() -> AbstractContextManager[object]:
     """Let an instance that leaves drop what it runs."""
-    original = Runs._settle
+    begun: Any = Runs._begin_settlement
+    finished: Any = Runs.finish
 
-    def settle(self: Runs, ended: EndedRun) -> Settlement | None:
-        return None if self._retry_waits.leaves else original(self, ended)
+    def begin(self: Runs) -> Any:
+        if self._retry_waits.leaves:
+            self._unsettled = None
+            return {}
+        return begun(self)
 
-    return mock.patch.object(Runs, "_settle", settle)
+    async def finish(self: Runs) -> None:
+        if self._retry_waits.leaves:
+            self._unsettled = None
+        await finished(self)
+
+    return mock.patch.multiple(Runs, _begin_settlement=begin, finish=finish)
 
 
 def _unreported(*reasons: str) -> AbstractContextManager[object]:

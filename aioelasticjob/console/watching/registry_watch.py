@@ -24,7 +24,7 @@ from aioelasticjob.console.watching.shared_stores import scope_of, sharing
 from aioelasticjob.errors import ElasticJobError, Suspended, error_text, unwrapped
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.logging import logger
-from aioelasticjob.model import Record
+from aioelasticjob.model import FireSource, Record
 from aioelasticjob.operations import ItemStatus, JobStatus
 from aioelasticjob.registry.addresses import open_registry
 from aioelasticjob.registry.session import Session, SessionState, beside
@@ -292,6 +292,8 @@ def _new_runs(before: Mapping[int, ItemStatus], items: Iterable[ItemStatus]) -> 
                 instance=record.instance,
             )
             found.append(run)
+            if record.source == FireSource.MISFIRE:  # a moment came while the last run was still going on
+                found.append(ObservedRun(item.item, record.slot, record.slot, "CRON", "misfired", ""))
         if record is not None and old is not None:
             known = () if old.record is None else old.record.owing
             reported = {one.last for one in record.owing} - {one.last for one in known}

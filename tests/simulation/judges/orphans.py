@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aioelasticjob.events import Misfired
-from aioelasticjob.model import FireSource, Record
+from aioelasticjob.model import FireSource, Outcome, Record
 from tests.simulation.facts import PROMPT, RESENT, Facts, JobFacts, ObservedRun, Violation
 from tests.simulation.judges import excuses
 from tests.simulation.switches import closing
@@ -115,7 +115,7 @@ RULES = (
 
 
 def _forgotten(facts: Facts, name: str) -> Iterator[Forgotten]:
-    """Yield the claims that took the place of a run that was cut off, other than its rescue."""
+    """Yield what took the place of a run that was cut off, other than its rescue: a claim, or its holder's word."""
     for item in facts.nodes.ever(f"/{name}/execution"):
         last, before, claimed = Record(), Record(), dict[int, float]()
         path = f"/{name}/execution/{item}"
@@ -129,6 +129,10 @@ def _forgotten(facts: Facts, name: str) -> Iterator[Forgotten]:
             rescued = record.source == FireSource.FAILOVER and last.moment == record.moment
             if cut_off and not given_back and not rescued:
                 yield Forgotten(int(item), last, claimed[last.begun], record, at)
+            is_ended = record.begun == last.begun > 0 and record.completed and not last.completed
+            if is_ended and record.outcome == Outcome.CANCELLED:
+                holder = facts.nodes.at(f"/{name}/sharding/{item}/instance", at) or b""
+                yield Forgotten(int(item), last, claimed[last.begun], replace(record, instance=holder.decode()), at)
             before, last = last, record
 
 
