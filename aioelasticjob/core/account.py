@@ -348,8 +348,12 @@ class JobState:
         """Apply a view: forget the items that were lost, and read those that were gained or may have changed."""
         before = self._looked_at
         self.view = view
-        is_recorded = view.config.monitor_execution
-        if is_recorded is not self._is_recorded:
+        given = view.given_to(self._me)
+        is_recorded = view.schedules.periods[-1].recorded
+        switched_at = view.schedules.replaced_at(self.timeline.followed_since, self._is_recorded)
+        if switched_at is not None:  # maybe on and off again, since the last look
+            self._report_before_switch(view, given, switched_at)
+        if switched_at is not None or is_recorded is not self._is_recorded:
             self._is_recorded = is_recorded
             self.items.clear()
             self._off.clear()
@@ -359,7 +363,6 @@ class JobState:
         if before is not None and before.instances is not view.instances:
             gone = before.instances.keys() - view.instances.keys()
             self._seen_until |= dict.fromkeys(gone, self.clock.now)
-        given = view.given_to(self._me)
         for number, item in list(self.items.items()):
             if given.get(number) != item.given:
                 if number >= view.config.sharding_total_count:
@@ -380,6 +383,15 @@ class JobState:
         if new := followed - self._followed:
             self._followed |= new
             yield FollowReleases(new)
+
+    def _report_before_switch(self, view: JobView, given: Mapping[int, int], switched_at: int) -> None:
+        """Report what items owe because records are switched on or off: afterwards nothing shows it."""
+        closings = dict[int, Closing]()
+        for number, item in self.items.items():
+            if item.is_free and number not in self._off and given.get(number) == item.given:
+                missed = tuple(self._missed(number, item, min(self.clock.now, switched_at), view))
+                closings[number] = Closing(item.record, missed)
+        self._report(closings)
 
     def _give_up(self, number: int, item: Item, view: JobView) -> None:
         """Report what an item owes that is removed because the item count was lowered: nobody does it later."""

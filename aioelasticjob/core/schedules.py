@@ -90,6 +90,16 @@ class Schedules:
             found.append(InForce(cron, one["since"], until, recorded))
         return tuple(found)
 
+    def replaced_at(self, since: int, recorded: bool) -> int | None:
+        """Return when a schedule ended that was in force after ``since``, if records were switched on or off since.
+
+        ``recorded`` says whether runs were recorded while it was in force.  None if they were not switched.
+        """
+        later = [one for one in self.noted if one["since"] > since]
+        if all((one["monitorExecution"] is True) is recorded for one in later):
+            return None
+        return int(later[0]["since"])
+
     @property
     def accepted(self) -> int:
         """The newest transaction that wrote a configuration which an instance has noted as usable; 0 if unknown."""

@@ -54,6 +54,11 @@ class Timeline:
         return self._periods[-1].recorded
 
     @property
+    def followed_since(self) -> int:
+        """Since when the newest of its schedules is in force."""
+        return self._periods[-1].since
+
+    @property
     def replaced(self) -> Sequence[InForce]:
         """The former schedules, oldest first."""
         return self._periods[:-1]

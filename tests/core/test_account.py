@@ -1602,3 +1602,18 @@ def test_what_an_item_owes_that_is_removed_is_reported_because_nobody_accounts_f
     case.see(state)
     assert case.reported(1) == [(2, 4, BUSY)]
     assert 1 not in state.held
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_an_item_owes_is_reported_when_records_are_switched_off_during_its_run(again: bool) -> None:
+    case = Case.of(misfire=False, failover=False)
+    state, claim = running(case)
+    case.now = 3.5
+    case.configure(monitor_execution=False)
+    if again:
+        case.now = 4.5
+        case.configure(monitor_execution=True)
+    case.now = 6.5
+    case.settle(state, claim)
+    case.see(state)
+    assert case.reported()[0] == (2, 3, BUSY)

@@ -163,9 +163,13 @@ def counts_as_accounted(job: JobFacts, item: int, slot: int) -> bool:
     """Say whether a moment counted as accounted for before it came, because a clock was ahead.
 
     The item's record says so.  Or the item was made, or its schedule was noted, by a clock ahead: then that date is
-    later than the moment.
+    later than the moment.  Of a job without records only its processes know it.
     """
     nodes, moment = job.facts.nodes, slot / 1000
+    for start, end, ahead in clocks(job.facts).spans:
+        had_come = ahead > ASTRAY and start < moment <= end + ahead
+        if had_come and not all(config.monitor_execution for config in job.configs(start, end)):
+            return True
     for at, data in nodes.changes(f"/{job.name}/execution/{item}"):
         record = decode_record(data or b"")
         if record is not None and record.accounted >= slot and at + SOON < moment:

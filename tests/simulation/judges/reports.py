@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import inf
 
 from aioelasticjob.core.items import MADE_WITHIN
+from aioelasticjob.core.reasons import SKIPPED
 from aioelasticjob.engine.missed_reports import OF_REQUESTS
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import FireSource
@@ -30,7 +31,8 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
         for (item, slot), reports in job.reports.items():
             if excuses.may_be_repeated(facts, slot):
                 continue
-            own = [one for one in reports if not _is_of_a_run(one.event) and _is_about(job, one.event, slot)]
+            came = [one for one in reports if not _is_by_a_clock_ahead(one, slot)]
+            own = [one for one in came if not _is_of_a_run(one.event) and _is_about(job, one.event, slot)]
             begun = [run.begun for run in facts.runs_of.get((name, item), ()) if run.begun.slot == slot]
             runs = [one for one in begun if one.source in SCHEDULED]
             for number, one in enumerate(own):
@@ -72,6 +74,8 @@ def what_is_off_is_excused(facts: Facts) -> Iterator[Violation]:
             for one in reports:
                 if _is_of_a_run(one.event) or not _is_about(job, one.event, slot) or excuses.owes_nothing(job, slot):
                     continue
+                if _is_by_a_clock_ahead(one, slot) or _is_skipped(one):
+                    continue
                 if set(facts.nodes.over(f"/{name}/sharding/{item}", start, end)) == {None}:
                     text = f"{name}/{item} {slot} is reported, and there was no such item: {one.event}"
                     yield Violation("owed reports", one.at, text)
@@ -87,6 +91,16 @@ def what_is_off_is_excused(facts: Facts) -> Iterator[Violation]:
 
 
 RULES = (reports_are_true, cut_off_is_reported_once, what_is_off_is_excused)
+
+
+def _is_by_a_clock_ahead(report: Reported, slot: int) -> bool:
+    """Whether a moment was reported long before it came: if the clock was lowered since, it may be run or reported."""
+    return report.at < slot / 1000 - APART
+
+
+def _is_skipped(report: Reported) -> bool:
+    """Whether a clock that was behind was put right: it may have dated the item before it was made in truth."""
+    return isinstance(report.event, Misfired) and report.event.why == SKIPPED
 
 
 def _was_gone(facts: Facts, report: Reported, item: int) -> bool:
