@@ -85,6 +85,8 @@ class RuleInput:
 
     The claim has written the record, so its transaction is the fence.  If the run was handed over, the mark has that.
     """
+    is_steady: bool = True
+    """Whether the registry's clock has shown for a while that the schedule's date lies far in the future."""
     host: str = ""
     """This instance's host name.  It is not read from the instance's node, because somebody may have edited that."""
 
@@ -125,9 +127,17 @@ def note_schedule(now: RuleInput) -> Iterator[NoteSchedule]:
     config = view.tree.get(layout.config)
     if config is None or view.unusable is not None:
         return
-    is_far_ahead = view.schedules.since > (now.time + MAX_AHEAD) * 1000  # it was noted while the clock was ahead
+    is_far_ahead = now.is_steady and is_noted_far_ahead(view, now.time)
     if is_far_ahead or not view.schedules.is_noted:
         yield NoteSchedule(_note(view, config, now.time))
+
+
+def is_noted_far_ahead(view: JobView, time: float) -> bool:
+    """Whether the schedule is noted as one that begins far in the future: it was noted while the clock was ahead.
+
+    Or the clock has been set back by mistake.  Therefore a leader acts on it only after a while.
+    """
+    return view.schedules.since > (time + MAX_AHEAD) * 1000
 
 
 def say_unusable(now: RuleInput) -> Iterator[NoteUnusable]:

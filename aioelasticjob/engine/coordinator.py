@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.core import reasons, records
+from aioelasticjob.core.clock_skew import STEADY
 from aioelasticjob.core.diagnostics import diagnose
 from aioelasticjob.core.effects import (
     MAX_OPERATIONS,
@@ -32,7 +33,7 @@ from aioelasticjob.core.effects import (
 from aioelasticjob.core.foreign import foreign
 from aioelasticjob.core.layout import ItemPaths
 from aioelasticjob.core.request_runs import losing
-from aioelasticjob.core.rules import RuleInput, decide
+from aioelasticjob.core.rules import RuleInput, decide, is_noted_far_ahead
 from aioelasticjob.core.view import JobView, follow
 from aioelasticjob.engine.commit import SentTransaction, result_of, send, write
 from aioelasticjob.engine.item_reader import cut_off_runs, items_below, read_items
@@ -117,6 +118,8 @@ class Coordinator:
         self._logged: JobView | None = None
         """The view whose mistakes and changes were logged last."""
         self._leaves = False
+        self._ahead_since: float | None = None
+        """Since when the schedule's date lies far in the future, by the loop's clock; None if it does not."""
         self._written = 0
         self._written_at = 0.0
         """The last transaction that the tree does not show yet, and when it was written, by the loop's clock."""
@@ -169,7 +172,8 @@ class Coordinator:
         if due.waits:
             return partial(self._look_up, view, due)
         member.refusals.accepted(READ_PURPOSE)
-        rule_input = RuleInput(view, member.id, due.quiet, False, self._time, host=member.host)
+        is_steady = self._is_steady(view)
+        rule_input = RuleInput(view, member.id, due.quiet, False, self._time, is_steady=is_steady, host=member.host)
         if effects := decide(rule_input):
             return partial(self._write, rule_input, effects)
         return self._pause(view, due.quiet)
@@ -213,7 +217,8 @@ class Coordinator:
                 pacing.look_again()
         member.refusals.accepted(READ_PURPOSE)
         removal = [removed for removed, _ in unwanted.values()]
-        rule_input = RuleInput(view, member.id, due.quiet, due.tick, time, removal, cut_off, member.host)
+        is_steady = self._is_steady(view)
+        rule_input = RuleInput(view, member.id, due.quiet, due.tick, time, removal, cut_off, is_steady, member.host)
         return await self._write(rule_input, decide(rule_input), unwanted)
 
     async def _write(
@@ -244,7 +249,21 @@ class Coordinator:
 
     def _pause(self, view: JobView, quiet: bool) -> float:
         pause = self._pacing.pause(view, quiet)
+        if self._ahead_since is not None:
+            steady_in = self._ahead_since + STEADY - get_running_loop().time()
+            if steady_in > 0:
+                pause = min(pause, steady_in)
         return min(pause, RETRY_PAUSE) if self._member.refusals.present else pause
+
+    def _is_steady(self, view: JobView) -> bool:
+        """Whether the schedule's date has been far in the future for as long as it takes to correct a clock."""
+        if not is_noted_far_ahead(view, self._time):
+            self._ahead_since = None
+            return True
+        now = get_running_loop().time()
+        if self._ahead_since is None:
+            self._ahead_since = now
+        return now >= self._ahead_since + STEADY
 
     @property
     def _time(self) -> float:
