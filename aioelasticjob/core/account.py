@@ -365,8 +365,6 @@ class JobState:
             self._seen_until |= dict.fromkeys(gone, self.clock.now)
         for number, item in list(self.items.items()):
             if given.get(number) != item.given:
-                if number >= view.config.sharding_total_count:
-                    self._give_up(number, item, view)
                 del self.items[number]
                 self._off.pop(number, None)
         unread = frozenset(given) - self.items.keys() | self._unread.intersection(given) | self._in_doubt(view)
@@ -392,13 +390,6 @@ class JobState:
                 missed = tuple(self._missed(number, item, min(self.clock.now, switched_at), view))
                 closings[number] = Closing(item.record, missed)
         self._report(closings)
-
-    def _give_up(self, number: int, item: Item, view: JobView) -> None:
-        """Report what an item owes that is removed because the item count was lowered: nobody does it later."""
-        if item.is_free and number not in self._off and self._me in view.instances:
-            removed_at = min(self.clock.now, view.configured_at, view.assigned_at)
-            missed = tuple(self._missed(number, item, removed_at, view))
-            self._report({number: Closing(item.record, missed)})
 
     def _in_doubt(self, view: JobView) -> frozenset[int]:
         """Return the items whose run was cut off, and which are not being rescued: maybe they have been rescued."""

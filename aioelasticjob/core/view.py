@@ -275,12 +275,6 @@ class JobView:
         node = self.tree.get(self.layout.sharding)
         return 0 if node is None else int(node.stat.mtime * 1000)
 
-    @property
-    def configured_at(self) -> int:
-        """When the configuration was last written, in milliseconds since the epoch; 0 if there is none."""
-        node = self.tree.get(self.layout.config)
-        return 0 if node is None else int(node.stat.mtime * 1000)
-
     @cached_property
     def schedule_version(self) -> int | None:
         """The version of the leader's note of the schedules; None if there is none."""

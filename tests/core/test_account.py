@@ -1590,20 +1590,6 @@ def test_the_reason_of_a_moment_is_taken_from_the_node_that_gave_the_item() -> N
     assert case.reported() == [(2, 3, BLOCKED), (4, 4, HELD_UP)]
 
 
-def test_what_an_item_owes_that_is_removed_is_reported_because_nobody_accounts_for_it_later() -> None:
-    case = Case.of(items=2)
-    state, claim = running(case, frozenset({1}))
-    case.now = 4.5
-    case.configure(sharding_total_count=1)
-    case.drop(LAYOUT.item(1).instance)
-    case.put(LAYOUT.sharding)
-    case.now = 5.0
-    case.settle(state, claim)
-    case.see(state)
-    assert case.reported(1) == [(2, 4, BUSY)]
-    assert 1 not in state.held
-
-
 @pytest.mark.parametrize("again", [False, True])
 def test_what_an_item_owes_is_reported_when_records_are_switched_off_during_its_run(again: bool) -> None:
     case = Case.of(misfire=False, failover=False)
