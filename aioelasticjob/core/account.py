@@ -143,6 +143,8 @@ class JobState:
         """Items that may be accounted for up to a time that has yet to come, which the log says."""
         self._followed = set[int]()
         """Items whose run on another instance, or whose lock, this process follows until its end."""
+        self._known = dict[int, int]()
+        """Up to when items were accounted for when records were switched on or off, until they are looked at again."""
         self._off = dict[int, Off]()
         self._obstructed = dict[int, int]()
         """Items that nodes made by hand kept from being claimed, each with the moment of that claim."""
@@ -354,6 +356,8 @@ class JobState:
         if switched_at is not None:  # maybe on and off again, since the last look
             self._report_before_switch(view, given, switched_at)
         if switched_at is not None or is_recorded is not self._is_recorded:
+            mine = [number for number, item in self.items.items() if item.given == given.get(number)]
+            self._known = {number: self.items[number].accounted for number in mine}
             self._is_recorded = is_recorded
             self.items.clear()
             self._off.clear()
@@ -373,7 +377,8 @@ class JobState:
         elif unread:
             yield ReadItems(unread, are_recorded=False)
             for number in unread:
-                self.items[number] = assumed(given[number], min(self.clock.now, view.given_at(number)))
+                accounted = max(self._known.pop(number, 0), min(self.clock.now, view.given_at(number)))
+                self.items[number] = assumed(given[number], accounted)
         self._unread.clear()
         self.held = self.held if self.held == self.items.keys() else frozenset(self.items) or NONE
         self._looked_at = view
@@ -402,7 +407,8 @@ class JobState:
         found = yield ReadItems(unread)
         for number, one in found.items():
             made_by = view.made_by(number)
-            self.items[number] = learned(one, given[number], view.made_at(number), made_by)
+            known = self._known.pop(number, 0)
+            self.items[number] = learned(one, given[number], view.made_at(number), made_by, known)
         self._unchecked.update(found)
 
     def _say_what_is_ahead(self) -> None:

@@ -76,8 +76,10 @@ class Item:
         return slot if self.seen.record.completed and slot > self.accounted else 0
 
 
-def learned(found: Found, given: int, made: int, made_by: int) -> Item:
+def learned(found: Found, given: int, made: int, made_by: int, known: int = 0) -> Item:
     """Return an item as it was read.
+
+    ``known`` is up to where this process knows it to be accounted for, though no record says so.
 
     ``made`` is when the item was made, or taken from a paused instance, and ``made_by`` the transaction that did it.
     Moments before that are not the item's.  A record that was written later has taken it into account.
@@ -85,7 +87,7 @@ def learned(found: Found, given: int, made: int, made_by: int) -> Item:
     record = found.seen.record
     is_older = found.seen.zxid < made_by
     accounted = max(record.accounted, made) if is_older else record.accounted
-    return Item(given, found.seen, found.lock, accounted)
+    return Item(given, found.seen, found.lock, max(accounted, known))
 
 
 def claimed(item: Item, seen: VersionedRecord) -> Item:
