@@ -102,7 +102,7 @@ def test_items_that_a_clock_ahead_by_more_than_a_minute_has_run_are_run_again_af
         here.off = 0
         await here.until(60)
         again = [second for second in here.runs if second < 3600]
-        assert again == list(range(17, 60))  # the clock was set at about 6
+        assert again == list(range(18, 60))  # the clock was set at about 6, and the leader saw it a second later
         assert all(len(here.runs[second]) == 1 for second in again)
         assert here.reported() == {}
         await here.cluster.close()
@@ -265,7 +265,7 @@ def test_an_item_gained_just_after_the_clock_was_set_back_is_not_silent_until_it
         await here.until(60)
         assert not any(second > 3600 and at > 12.5 for second, runs in here.runs.items() for at in runs)
         assert [len(here.runs[second]) for second in range(40, 60)] == [2] * 20
-        assert {*here.runs, *here.reported()} >= set(range(14, 60))
+        assert {*here.runs, *here.reported()} >= set(range(22, 60))  # the schedule's date was lowered by then
         await here.cluster.close()
 
     test()

@@ -71,7 +71,7 @@ def give_back_as_run() -> AbstractContextManager[object]:
 def keep_old_accounts() -> AbstractContextManager[object]:
     """Let an item owe what came before it was made."""
 
-    def learned(found: Found, given: int, _made: int, _made_by: int) -> Item:
+    def learned(found: Found, given: int, _made: int, _made_by: int, _known: int) -> Item:
         return Item(given, found.seen, found.lock, found.seen.record.accounted)
 
     return mock.patch.object(account, "learned", learned)
