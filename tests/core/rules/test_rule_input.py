@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aioelasticjob.core.effects import StepDown
-from aioelasticjob.core.rules import RuleInput, decide
+from aioelasticjob.core.effects import NoteSchedule, StepDown
+from aioelasticjob.core.rules import MAX_AHEAD, RuleInput, decide
 from aioelasticjob.registry.transaction import Set
 from tests.core.rules.world import LAYOUT, knowing, requiring, world
 
@@ -42,3 +42,14 @@ def test_who_lacks_what_is_required_holds_its_seat_and_does_not_lead() -> None:
     now = RuleInput(here.view(), leader)
     assert (now.is_named_leader, now.leading) == (True, False)
     assert decide(now) == [StepDown()]  # a leader would note the schedule, too
+
+
+def test_the_date_of_a_schedule_that_is_far_in_the_future_is_lowered_only_once_the_clock_is_steady() -> None:
+    here = world(1)
+    view = here.settle()
+    leader = str(view.leader)
+    long_before = view.schedules.since / 1000 - 2 * MAX_AHEAD
+    unsteady = RuleInput(view, leader, time=long_before, is_steady=False)
+    assert not [one for one in decide(unsteady) if isinstance(one, NoteSchedule)]
+    steady = RuleInput(view, leader, time=long_before)
+    assert [one for one in decide(steady) if isinstance(one, NoteSchedule)]
