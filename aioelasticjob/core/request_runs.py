@@ -188,11 +188,12 @@ def claiming(layout: Layout, fire: Fire, items: Iterable[int], instance: str = "
     return operations
 
 
-def losing(view: JobView, before: Mapping[int, Record], claimed: str = "") -> list[Set]:
+def losing(view: JobView, before: Mapping[int, Record], claimed: str = "", writer: str = "") -> list[Set]:
     """Return the operations which note that runs for requests were cut off, and that nobody will rescue them.
 
     ``before`` has the records that are replaced by a claim, or removed with their items.  Without the note their
     requests would seem to go on for a day.  A claim for the request ``claimed`` notes it for this request by itself.
+    ``writer`` is the instance that writes the notes: after a lost reply, it tells them from equal notes of another.
     """
     operations = list[Set]()
     for item, record in before.items():
@@ -201,7 +202,7 @@ def losing(view: JobView, before: Mapping[int, Record], claimed: str = "") -> li
             continue
         progress, version = lost.progress[item]
         if not progress.outcome:  # an earlier claim may have noted it already, and then was given back
-            data = encode_progress(replace(progress, outcome=CUT_OFF))
+            data = encode_progress(replace(progress, outcome=CUT_OFF, instance=writer))
             operations.append(Set(view.layout.request_item(lost.id, item), data, version))
     return operations
 

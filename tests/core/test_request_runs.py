@@ -141,7 +141,8 @@ def test_a_run_that_was_cut_off_and_is_not_rescued_is_noted_so_by_the_holder_tha
     job = asked(ONCE)
     cut_off(job, 0, 1)
     assert end(job, job.view(), 0) is not None
-    assert progress(job, 0) == {"moment": NOW, "runs": 1, "outcome": "cut off"}
+    noted = {"moment": NOW, "runs": 1, "outcome": "cut off", "instance": job.member.id}
+    assert progress(job, 0) == noted
     assert progress(job, 1) == {"moment": NOW, "runs": 1}
 
 
