@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.events import Misfired
 from aioelasticjob.ground.times import moment
-from aioelasticjob.model import GIVEN_UP, FireSource
+from aioelasticjob.model import GIVEN_UP, SCHEDULED, FireSource
 from tests.simulation.facts import Facts, ObservedRun, Violation
-from tests.simulation.judges.invariants import SCHEDULED, fences_grow, one_run_per_slot, one_runner
+from tests.simulation.judges.invariants import fences_grow, one_run_per_slot, one_runner
 from tests.support.history import Entry, Reported
 from tests.support.worker_journal import GAVE_WAY
 

@@ -11,7 +11,7 @@ import pytest
 from aioelasticjob.core import records
 from aioelasticjob.engine.missed_reports import OF_REQUESTS
 from aioelasticjob.events import Misfired, Refused
-from aioelasticjob.model import GIVEN_UP, FireSource, Record
+from aioelasticjob.model import GIVEN_UP, SCHEDULED, FireSource, Record
 from tests.simulation.facts import REGISTRY, Facts
 from tests.simulation.judges import excuses, invariants
 from tests.simulation.judges.invariants import Rule, check
@@ -203,6 +203,15 @@ def test_no_moment_is_claimed_before_it_comes() -> None:
     assert not broken(invariants.claims_are_settled, [*BORN, written(9, 1, claim, lock)])
     assert broken(invariants.claims_are_settled, [*BORN, written(5, 1, claim, lock)])
     assert not broken(invariants.claims_are_settled, [*BORN, written(5, 1, claim)])  # it settles what was claimed
+
+
+@pytest.mark.parametrize("source", sorted(frozenset(FireSource) - SCHEDULED))
+def test_only_the_claim_of_a_scheduled_moment_can_be_ahead_because_others_keep_the_slot_of_the_record(
+    source: FireSource,
+) -> None:
+    lock = made("execution/0/running", A)
+    asked = records.encode(replace(records.decode(record(A)), source=source))
+    assert not broken(invariants.claims_are_settled, [*BORN, written(5, 1, put("execution/0", asked), lock)])
 
 
 def test_a_claim_ahead_is_excused_while_its_host_cannot_be_sure_that_the_clock_was_put_right() -> None:

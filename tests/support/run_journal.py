@@ -16,10 +16,9 @@ from math import inf
 from pathlib import Path
 from typing import Literal
 
-from aioelasticjob.model import FireSource
+from aioelasticjob.model import SCHEDULED
 
 What = Literal["begin", "end", "cut", "misfire"]
-SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
 HANDED_OVER = 3.0
 """Seconds between two slots of an item, of which one was run by its old holder and one by its new one.
 

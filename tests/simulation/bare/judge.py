@@ -20,7 +20,7 @@ from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.missed_reports import OF_REQUESTS
 from aioelasticjob.events import Misfired
 from aioelasticjob.jobs.context import ItemContext
-from aioelasticjob.model import GIVEN_UP, FireSource, Outcome, Record, VersionedRecord
+from aioelasticjob.model import GIVEN_UP, SCHEDULED, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.registry.tree import Node
 from tests.simulation.bare.process import Process
 from tests.simulation.bare.registry import BareRegistry, Before
@@ -29,7 +29,6 @@ LAG = 3.0
 """Seconds by which the view of an instance may be out of date."""
 ITEMS = 12
 """Items there may ever be."""
-SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
 REPORTED_ONCE = "each miss is reported once"
 
 

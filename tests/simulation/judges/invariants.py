@@ -14,7 +14,7 @@ from math import inf
 
 from aioelasticjob.core.strategies import AssignmentInput, find, in_order
 from aioelasticjob.engine.claim_ahead import LEADS
-from aioelasticjob.model import GIVEN_UP, FireSource, Instance, Outcome
+from aioelasticjob.model import GIVEN_UP, SCHEDULED, FireSource, Instance, Outcome
 from tests.simulation.facts import KNOWN, REGISTRY, RESENT, Facts, JobFacts, ObservedRun, Violation
 from tests.simulation.judges import (
     assignments,
@@ -36,7 +36,6 @@ from tests.simulation.written import decode_record
 from tests.support.history import Change, Entry, Stopped, Written
 
 Rule = Callable[[Facts], Iterator[Violation]]
-SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
 AHEAD = 1.0 + 0.7 + max(LEADS) / 1000
 """Seconds by which a clock may be ahead unnoticed, a slow network may falsify its measurement, and claims are early."""
 NEWS = 2.0
@@ -269,8 +268,7 @@ def _claimed(written: Written) -> frozenset[str]:
     """Return the items' nodes that a transaction claims for a scheduled moment; others leave that of the record."""
     locks = {change.path for change in written.changes if change.created}
     found = ((one.path, decode_record(one.data or b"")) for one in written.changes if f"{one.path}/running" in locks)
-    others = (FireSource.FAILOVER, FireSource.TRIGGER)
-    return frozenset(path for path, record in found if record is not None and record.source not in others)
+    return frozenset(path for path, record in found if record is not None and record.source in SCHEDULED)
 
 
 def _rescued(written: Written) -> frozenset[str]:

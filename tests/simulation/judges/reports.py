@@ -9,7 +9,7 @@ from aioelasticjob.core.items import MADE_WITHIN
 from aioelasticjob.core.reasons import SKIPPED
 from aioelasticjob.engine.missed_reports import OF_REQUESTS
 from aioelasticjob.events import Misfired
-from aioelasticjob.model import FireSource
+from aioelasticjob.model import SCHEDULED
 from tests.simulation.facts import RESENT, Facts, JobFacts, Violation
 from tests.simulation.judges import excuses
 from tests.simulation.switches import pausing
@@ -17,7 +17,6 @@ from tests.support.history import Reported
 
 APART = 5.0
 """Seconds around a moment in which the clocks of the cluster may disagree about what held when it came."""
-SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
 
 
 def reports_are_true(facts: Facts) -> Iterator[Violation]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import inf
 
-from aioelasticjob.model import FireSource, Outcome
+from aioelasticjob.model import SCHEDULED, Outcome
 from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
 from tests.simulation.judges import excuses
 from tests.simulation.judges.eras import Era
@@ -24,7 +24,6 @@ ASTRAY = 2.0
 """Seconds by which the time that an instance goes by may differ from the true one, or from another instance's."""
 LAST = 8.0
 """Seconds at the end of a history whose moments may still be on their way."""
-SCHEDULED = (FireSource.CRON, FireSource.MISFIRE)
 
 
 def on_time(facts: Facts) -> Iterator[Violation]:
