@@ -304,13 +304,18 @@ class JobState:
         self._refuses = False
 
     def refuse_due(self, view: JobView, items: Iterable[int], why: ElasticJobError) -> Steps[None]:
-        """Account for the newest moment of items without a run: it is refused, and older moments are missed."""
+        """Account for the newest moment of items without a run: it is refused, and older moments are missed.
+
+        That the fire is refused is promised as well: if this instance is gone before it can say so, the next one who
+        writes the record reports the moment.
+        """
         newest = self.timeline.newest
+        refused = Owing(self._me, self.clock.now, newest, newest, 1, reasons.CLOCK)
         closings = dict[int, Closing]()
         for number in items:
             item = self.items[number]
             missed = self._missed(number, item, newest - 1, view)
-            closings[number] = self._closing(item, item.record, newest, missed, view)
+            closings[number] = self._closing(item, item.record, newest, missed, view, refused)
         if (yield from self._write(view, closings)):
             self.refuse(why)
 
@@ -507,16 +512,14 @@ class JobState:
         record = replace(item.record, completed=True, outcome=Outcome.CANCELLED.value)
         moment = item.record.moment
         lost = Owing(self._me, self.clock.now, moment, moment, 1, reasons.CUT_OFF, item.record.instance)
-        closing = self._closing(item, record, item.accounted, [], view)
-        promised = replace(closing.record, owing=(*closing.record.owing, lost))
-        return replace(closing, record=promised, lost=item.record)
+        return replace(self._closing(item, record, item.accounted, [], view, lost), lost=item.record)
 
     def _closing(
-        self, item: Item, record: Record, accounted: int, missed: Collection[Missed], view: JobView
+        self, item: Item, record: Record, accounted: int, missed: Collection[Missed], view: JobView, *more: Owing
     ) -> Closing:
-        """Return a record that accounts for moments, and promises the reports about them and those of the gone."""
+        """Return a record that accounts for moments, and promises their reports, those of the gone, and maybe more."""
         owing, gone = self._promises(item, missed, view)
-        promising = replace(record, accounted=accounted, owing=owing)
+        promising = replace(record, accounted=accounted, owing=(*owing, *more))
         return Closing(promising, tuple(missed), given_up=gone)
 
     def _promises(

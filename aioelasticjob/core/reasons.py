@@ -16,6 +16,7 @@ from aioelasticjob.model import Record
 SKIPPED = "the clock was set ahead and skipped this time"
 AWAY = "the registry could not be reached"
 REFUSED = "the registry refused to claim or to settle items"
+CLOCK = "the clock of the instance that held the item was too far from the registry's"
 NO_INSTANCE_UP = "no instance was up"
 BUSY = "the last run was still going on"
 ENDED = "the schedule was changed before the item could be run"

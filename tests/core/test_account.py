@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from aioelasticjob.core.account import MAX_FUTURE, JobState
+from aioelasticjob.core.account import MAX_FUTURE, JobState, Past
 from aioelasticjob.core.clock_skew import STEADY
 from aioelasticjob.core.commands import (
     Command,
@@ -23,6 +23,7 @@ from aioelasticjob.core.reasons import (
     AWAY,
     BLOCKED,
     BUSY,
+    CLOCK,
     CUT_OFF,
     ENDED,
     GONE,
@@ -1256,6 +1257,20 @@ def test_a_fire_that_is_refused_because_of_the_clock_is_accounted_for_and_older_
     case.now = 4.0
     case.see(state)
     assert state.due().on_time == [0]
+
+
+def test_a_refused_fire_is_reported_by_the_next_holder_if_who_refused_it_is_gone_before_it_could_say_so() -> None:
+    case = Case.of(max_time_diff_seconds=0)
+    state = started(case, 3.2)
+    case.perform(state, state.refuse_due(state.view, state.due().items, ClockSkew.of(5.0, 0)))
+    case.reports.clear()
+    case.drop(LAYOUT.instance(ME))
+    case.put(LAYOUT.instance(OTHER), owner=2)
+    case.give(0, OTHER)
+    case.now = 3.4
+    next_holder = JobState(OTHER, case.view(), case.reading(), Past(BEGIN - 3600))
+    case.see(next_holder)
+    assert case.reported() == [(1, 2, HELD_UP), (3, 3, CLOCK)]
 
 
 # Clocks ahead.
