@@ -79,7 +79,8 @@ def gone(path: str) -> Change:
 def record(instance: str, slot: float = 10, outcome: str = "") -> bytes:
     slot_ms = int((T + slot) * 1000)
     done = bool(outcome)
-    return records.encode(Record(slot_ms, instance=instance, completed=done, outcome=outcome, accounted=slot_ms))
+    found = Record(slot_ms, FireSource.CRON, instance, completed=done, outcome=outcome, accounted=slot_ms)
+    return records.encode(found)
 
 
 def broken(rule: Rule, entries: Sequence[Entry]) -> list[str]:
