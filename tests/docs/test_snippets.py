@@ -77,13 +77,13 @@ def test_the_smallest_program_runs_and_ends_on_sigterm(page: str, tmp_path: Path
 @pytest.mark.process
 def test_the_program_that_moves_data_does_so_as_printed(tmp_path: Path, worker_processes: Workers) -> None:
     program = tmp_path / "orders.py"
-    program.write_text(next(one.text for one in blocks("README.md", "python") if "@app.dataflow" in one.text))
+    program.write_text(blocks("docs/how-to/dataflow.md", "python")[0].text)
     child = worker_processes.start(str(program), environment={"PYTHONPATH": str(ROOT)})
-    for item in range(4):
-        child.wait_for_output(f"item {item} ships order {996 + item}")
+    for order in range(997, 1001):
+        child.wait_for_output(f"item {order % 4} ships order {order}")
     assert child.terminate() == 0
     shipped = [int(line.rsplit(" ", 1)[1]) for line in child.output.splitlines() if " ships order " in line]
-    assert sorted(shipped) == list(range(1000))
+    assert sorted(shipped) == list(range(1, 1001))
 
 
 async def _ends(events: EventReader) -> AsyncIterator[Ended]:
