@@ -15,7 +15,7 @@ from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set, p
 
 T = TypeVar("T")
 MAX_OPERATIONS = 1000
-"""How many operations a transaction is made for: far below jute.maxbuffer, and too few to block the event loop.
+"""How many operations are put into one transaction: far below jute.maxbuffer, and too few to block the event loop.
 
 Some have more: the checks of a part come on top, and for a claim or a settlement see ``ITEMS_AT_ONCE``.
 """
@@ -157,13 +157,10 @@ def to_transactions(effect: Effect, view: JobView, most: int | None = None) -> l
     An assignment is written in parts of at most ``most`` operations, MAX_OPERATIONS by default.
     """
     layout = view.layout
-    tree = view.tree
     leading = _leading(view)
     match effect:
         case BecomeLeader(me):
-            epoch = put(layout.epoch, b"", tree.get(layout.epoch))
-            vacate: Transaction = [] if view.leader is None else [Delete(layout.host)]
-            return [[*vacate, Create(layout.host, me.encode(), ephemeral=True), epoch, *_mark_necessary(view)]]
+            return [_become_leader(view, me)]
         case StepDown():
             return [[*leading, Delete(layout.host)]]
         case RequireAssignment():
@@ -218,6 +215,14 @@ def _leading(view: JobView) -> Transaction:
     return [Check(view.layout.epoch, view.epoch)]
 
 
+def _become_leader(view: JobView, me: str) -> Transaction:
+    layout = view.layout
+    vacate: Transaction = [] if view.leader is None else [Delete(layout.host)]
+    take = Create(layout.host, me.encode(), ephemeral=True)
+    new_epoch = put(layout.epoch, b"", view.tree.get(layout.epoch))
+    return [*vacate, take, new_epoch, *_mark_necessary(view)]
+
+
 def _assign(view: JobView, assignment: Mapping[int, str], most: int) -> list[Transaction]:
     layout = view.layout
     taken = _taken_from_paused(view, assignment)
@@ -270,9 +275,15 @@ def _taken_from_paused(view: JobView, assignment: Mapping[int, str]) -> Mapping[
     Such an item has missed no moment so far: its moments count from now on.  That holds only as long as the node is
     there, so the assignment is written only then.
     """
-    former = {item: view.assignment[item] for item in assignment if item in view.assignment}
-    moved = {item: view.paused_by(before) for item, before in former.items() if before != assignment[item]}
-    return {item: node for item, node in moved.items() if node is not None}
+    taken = dict[int, str]()
+    for item, holder in assignment.items():
+        former = view.assignment.get(item)
+        if former is None or former == holder:
+            continue
+        node = view.paused_by(former)
+        if node is not None:
+            taken[item] = node
+    return taken
 
 
 def _mark_orphan(view: JobView, lost: MarkOrphan) -> Transaction:

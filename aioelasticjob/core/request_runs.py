@@ -260,12 +260,14 @@ def _begun(fire: Fire, before: tuple[Progress, int] | None) -> Progress:
     """Return an item's progress once it has begun a moment, or goes on with one that was left open."""
     if before is None:
         return Progress(fire.slot)
-    last = before[0]
+    last, _ = before
     if last.outcome == LEFT_OPEN:
         return replace(last, outcome="")
-    how = last.outcome or CUT_OFF
-    if how in (Outcome.COMPLETED, Outcome.FAILED):
-        otherwise = last.otherwise
-    else:
-        otherwise = {**last.otherwise, how: last.otherwise.get(how, 0) + 1}
-    return Progress(fire.slot, last.runs + 1, last.failed + (how != Outcome.COMPLETED), otherwise=otherwise)
+    outcome = last.outcome or CUT_OFF  # the run before ended without an outcome
+    failed = last.failed
+    if outcome != Outcome.COMPLETED:
+        failed += 1
+    otherwise = dict(last.otherwise)
+    if outcome not in (Outcome.COMPLETED, Outcome.FAILED):
+        otherwise[outcome] = otherwise.get(outcome, 0) + 1
+    return Progress(fire.slot, last.runs + 1, failed, otherwise=otherwise)

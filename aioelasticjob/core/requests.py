@@ -54,15 +54,17 @@ class Span:
     def moments(self, at_most: int) -> tuple[int, int, int]:
         """Return the first and the last moment, and how many there are; the count stops at ``at_most``."""
         first = self.following(0) or self.start
-        newest = first
+        last = first
         count = 1
-        while count < at_most and (following := self.following(newest)) is not None:
-            newest = following
+        while count < at_most and (following := self.following(last)) is not None:
+            last = following
             count += 1
-        if count == at_most:
-            last = parsed_cron(self.cron, self.time_zone, self.dst).previous_before(moment(self.end / 1000))
-            newest = newest if last is None else round(last.timestamp() * 1000)
-        return first, newest, count
+        if count == at_most:  # there may be more, which are not counted
+            cron = parsed_cron(self.cron, self.time_zone, self.dst)
+            before_end = cron.previous_before(moment(self.end / 1000))
+            if before_end is not None:
+                last = round(before_end.timestamp() * 1000)
+        return first, last, count
 
 
 @dataclass(frozen=True, slots=True)

@@ -411,13 +411,21 @@ def _is_removed(view: JobView, item: int) -> bool:
 
 
 def _closing(view: JobView, request: Request, time: int) -> UpdateRequest:
+    """Note that a request is over: how its runs have ended, and which items will not run for it."""
     outcomes = Counter[str]()
     for item, (progress, _) in begun_items(view, request).items():
-        outcomes += progress.outcomes(CUT_OFF if is_cut_off_without_record(view, request, item) else LOST)
-    left = () if request.stopped == CANCELLED else request.beyond(view.config.sharding_total_count)
+        without_end = CUT_OFF if is_cut_off_without_record(view, request, item) else LOST
+        outcomes += progress.outcomes(without_end)
+    left_out = list[int]()
     if request.stopped == EXPIRED:
-        left = (*waiting_items(view, request), *left)
-    unrun = {item: due for item in left if (due := following(view, request, item)) is not None}
+        left_out += waiting_items(view, request)
+    if request.stopped != CANCELLED:
+        left_out += request.beyond(view.config.sharding_total_count)
+    unrun = dict[int, int]()
+    for item in left_out:
+        due = following(view, request, item)
+        if due is not None:
+            unrun[item] = due
     return _update(view, request, unrun, closed=time, outcomes=dict(outcomes))
 
 

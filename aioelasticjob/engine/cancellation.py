@@ -56,15 +56,20 @@ class HandlerScope:
         self._deadline = inf
         """When the time is over, by the loop's clock."""
         self._asking = CancelScope()
+        """Cancels the code."""
         self._held = CancelScope()
+        """Is inside the other one, and shields the code from it while further cancellations are held back."""
         self._timer: asyncio.TimerHandle | None = None
+        """Calls ``cancel`` when the time is over; then it looks whether the code goes on all the same."""
         self._next_turn: asyncio.Handle | None = None
         self._turns = MAX_REPEATED_CANCELS
         """Turns of the event loop in which the code is still cancelled again."""
         self._shielded = 0
         """How often the code was seen to shield itself."""
         self._warned = False
+        """Whether ``unheeded`` was called."""
         self._over = False
+        """Whether the code has ended."""
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel the code inside the scope."""

@@ -86,11 +86,8 @@ class ExecutionStats:
         if execution.config.log_runs in ("ends", "all"):
             self._log_ends(execution, seconds)
         elif cut_short and execution.config.log_runs == "failures":  # no error handler is called for these runs
-            for outcome, cause in ((Outcome.CANCELLED, why), (Outcome.STOPPED, RUN_CANCELLED)):
-                because = f": {cause}" if cause else ""
-                for items, when in _ends(execution, outcome, seconds):
-                    text = f"was cancelled {when}{because}"
-                    self._warn(execution, items, text, "runs were cancelled before their end")
+            self._warn_of_cancelled(execution, Outcome.CANCELLED, seconds, why)
+            self._warn_of_cancelled(execution, Outcome.STOPPED, seconds, RUN_CANCELLED)
 
     def failed(
         self, config: JobConfig, context: Context, error: Exception, part: str = "", *, run_goes_on: bool = False
@@ -135,6 +132,12 @@ class ExecutionStats:
             attempt=context.attempt,
             task_id=context.task_id,
         )
+
+    def _warn_of_cancelled(self, execution: Execution, outcome: Outcome, seconds: float, why: str | None) -> None:
+        """Log which runs ended with this outcome, because they were cancelled, and why."""
+        because = f": {why}" if why else ""
+        for items, when in _ends(execution, outcome, seconds):
+            self._warn(execution, items, f"was cancelled {when}{because}", "runs were cancelled before their end")
 
     def _warn(self, execution: Execution, items: Sequence[int], what: str, kind: str, **about: Any) -> None:
         """Log ``what`` has become of the run of items; lines of one ``kind`` are limited."""
