@@ -113,6 +113,10 @@ class Layout:
         """Runs that failed on a host in the last interval."""
         return f"/{self.job}/servers/{ip}/processFailureCount"
 
+    def counted_by(self, ip: str) -> str:
+        """The instance that has written these counts last."""
+        return f"/{self.job}/servers/{ip}/countedBy"
+
     @property
     def instances(self) -> str:
         """Parent of the instances."""

@@ -188,20 +188,20 @@ def claiming(layout: Layout, fire: Fire, items: Iterable[int], instance: str = "
     return operations
 
 
-def losing(view: JobView, before: Mapping[int, Record], claimed: str = "", writer: str = "") -> list[Set]:
+def losing(view: JobView, before: Mapping[int, Record], writer: str) -> list[Set]:
     """Return the operations which note that runs for requests were cut off, and that nobody will rescue them.
 
-    ``before`` has the records that are replaced by a claim, or removed with their items.  Without the note their
-    requests would seem to go on for a day.  A claim for the request ``claimed`` notes it for this request by itself.
-    ``writer`` is the instance that writes the notes: after a lost reply, it tells them from equal notes of another.
+    ``before`` has the records that are replaced, or removed with their items.  Without the note their requests would
+    seem to go on for a day.  ``writer`` is the instance that writes the notes: after a lost reply, it tells them from
+    equal notes of another.
     """
     operations = list[Set]()
     for item, record in before.items():
         lost = request_of_run(view, item, record) if is_cut_off(record) else None
-        if lost is None or lost.id == claimed:
+        if lost is None:
             continue
         progress, version = lost.progress[item]
-        if not progress.outcome:  # an earlier claim may have noted it already, and then was given back
+        if not progress.outcome:  # it may have been noted already
             data = encode_progress(replace(progress, outcome=CUT_OFF, instance=writer))
             operations.append(Set(view.layout.request_item(lost.id, item), data, version))
     return operations

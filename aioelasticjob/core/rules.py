@@ -311,7 +311,7 @@ def remove_servers(now: RuleInput) -> Iterator[RemoveNodes]:
     used = {one.ip for one in view.instances.values()}
     for ip in view.tree.children(layout.servers):
         path = layout.server(ip)
-        counts = {layout.success_count(ip), layout.failure_count(ip)}
+        counts = {layout.success_count(ip), layout.failure_count(ip), layout.counted_by(ip)}
         node = view.tree.get(path)
         if node is None or ip in used or not _has_only(view, path, counts):
             continue

@@ -39,7 +39,7 @@ async def write_accounts(
         items = left.pop(0)
         entitled = in_force(member, view)
         before = {item: wanted[item][0].record for item in items}
-        operations = [*entitled, *_writing(member, items, wanted), *losing(view, before, writer=member.id)]
+        operations = [*entitled, *_writing(member, items, wanted), *losing(view, before, member.id)]
         try:
             committed = await write(member, operations, WHAT, has_parts=len(items) > 1)
         except NodeTooLarge:

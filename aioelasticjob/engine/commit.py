@@ -169,6 +169,9 @@ def committed_by_nodes(
     them.  If the nodes do not show it, ``ops`` count as not applied and are sent again: they are conditional, so they
     are refused if they were applied after all.  A new lock of this session proves that ``ops`` were applied, because
     nobody else can make it, even if somebody has changed other nodes by hand since.
+
+    Another process may have written the same data to the same nodes.  If the caller would then do what only the writer
+    may do, such as report what was missed, the data of at least one node has to name the writer.
     """
     made = {op.path for op in ops if isinstance(op, Create)}
     removed = {op.path for op in ops if isinstance(op, Delete)}
@@ -203,14 +206,20 @@ def _shows_applied(op: Op, node: Node | None, incarnation: int, since: int) -> b
         case Create():
             if node is None or node.stat.czxid <= since:
                 return False
-            return True if node.data == op.data else None
+            if node.data == op.data:
+                return True
+            was_made_with_other_data = node.stat.version == 0
+            return False if was_made_with_other_data else None
         case Set():
             if node is None:
                 return None
             if node.stat.mzxid <= since:
                 return False
-            ours = op.version < 0 or node.stat.version == op.version + 1
-            return True if ours and node.data == op.data else None
+            is_our_version = op.version < 0 or node.stat.version == op.version + 1
+            if is_our_version and node.data == op.data:
+                return True
+            was_written_by_another = is_our_version and op.version >= 0 and node.stat.czxid <= since
+            return False if was_written_by_another else None
         case Delete():
             return node is None or node.stat.czxid > since
         case Check():

@@ -49,7 +49,7 @@ from aioelasticjob.ground.times import moment
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.session import SessionState
-from aioelasticjob.registry.transaction import Delete
+from aioelasticjob.registry.transaction import Delete, Op, put
 from aioelasticjob.registry.tree import Node, Tree
 
 REMOVED_AT_ONCE = 200
@@ -294,9 +294,9 @@ async def _unwanted_records(member: Member) -> dict[int, tuple[Delete, Record | 
     return removal
 
 
-def _lost_with(effect: Effect, unwanted: UnwantedRecords) -> dict[int, Record]:
-    """Return the runs that were cut off, and whose records an effect has removed because the job keeps none."""
-    removed = set(effect.operations) if isinstance(effect, RemoveNodes) and unwanted else set()
+def _lost_with(effect: RemoveNodes, unwanted: UnwantedRecords) -> dict[int, Record]:
+    """Return the runs that were cut off, and whose records an effect removes because the job keeps none."""
+    removed = set(effect.operations) if unwanted else set()
     return {
         item: record
         for item, (removal, record) in unwanted.items()
@@ -324,7 +324,7 @@ async def _commit(
     name = member.layout.job
     marks = _send_marks(member, view, effects)
     for effect in effects:
-        transactions, lost = await _transactions(member, view, effect)
+        transactions, lost = await _transactions(member, view, effect, unwanted)
         for number, transaction in enumerate(transactions):
             try:
                 if isinstance(effect, MarkOrphan):
@@ -349,10 +349,8 @@ async def _commit(
                 written = committed.zxid
         else:
             _say_written(member, view, effect, job)
-            if lost:
-                job.conclude(LostRuns(lost, reasons.REMOVED))
-            if unrecorded := _lost_with(effect, unwanted):
-                job.conclude(LostRuns(unrecorded, reasons.NOT_RECORDED))
+            if lost is not None:
+                job.conclude(lost)
     return written, in_part
 
 
@@ -397,29 +395,47 @@ def _say_written(member: Member, view: JobView, effect: Effect, job: Coordinated
 
 
 async def _transactions(
-    member: Member, view: JobView, effect: Effect
-) -> tuple[list[Transaction], Mapping[int, Record]]:
-    """Return an effect's transactions, and the records that they remove of runs that were cut off.
+    member: Member, view: JobView, effect: Effect, unwanted: UnwantedRecords
+) -> tuple[list[Transaction], LostRuns | None]:
+    """Return an effect's transactions, and the runs that were cut off and whose records they remove, if there are any.
 
     If a transaction would be larger than the registry takes, it is made smaller.
     """
     match effect:
         case RemoveItems(items):
-            return await _removal_of_items(member, view, sorted(items)[:REMOVED_AT_ONCE])
+            transactions, lost = await _removal_of_items(member, view, sorted(items)[:REMOVED_AT_ONCE])
+            return transactions, LostRuns(lost, reasons.REMOVED) if lost else None
+        case RemoveNodes():
+            (transaction,) = to_transactions(effect, view)
+            if unrecorded := _lost_with(effect, unwanted):
+                writer = await _naming_the_writer(member)
+                return [[*transaction, writer]], LostRuns(unrecorded, reasons.NOT_RECORDED)
+            return [transaction], None
         case Assign():
             found = to_transactions(effect, view)
             most = MAX_OPERATIONS
             while most > 1 and not all(map(member.session.is_small_enough, found)):
                 most //= 2
                 found = to_transactions(effect, view, most)
-            return found, {}
+            return found, None
         case _:
-            return to_transactions(effect, view), {}
+            return to_transactions(effect, view), None
+
+
+async def _naming_the_writer(member: Member) -> Op:
+    """Return the operation that names the writer of a transaction which removes the records of lost runs.
+
+    A removed node does not tell who has removed it.  So after a lost reply, a leader and its successor, who both have
+    wanted the same removal, would both report the runs.
+    """
+    path = member.layout.execution
+    (parent,) = await member.session.get_many([path])
+    return put(path, member.id.encode(), parent)
 
 
 async def _removal_of_items(
     member: Member, view: JobView, items: Sequence[int]
-) -> tuple[list[Transaction], Mapping[int, Record]]:
+) -> tuple[list[Transaction], dict[int, Record]]:
     """Return a transaction that removes surplus items, and the records that it removes of runs that were cut off.
 
     Items that still run stay, and so do those below whose records somebody has made nodes by hand.  If all together
@@ -435,13 +451,16 @@ async def _removal_of_items(
         removal[item] = nodes
         if record and (run := records.decode(record.data)) is not None and not run.completed:
             lost[item] = run
+    writer = await _naming_the_writer(member) if lost else None
     while removal:
         below = [node for nodes in removal.values() for node in nodes]
         transaction = [
             *to_transactions(RemoveItems(frozenset(removal)), view)[0],
             *below,
-            *losing(view, lost),
+            *losing(view, lost, member.id),
         ]
+        if writer is not None:
+            transaction.append(writer)
         if len(removal) == 1 or member.session.is_small_enough(transaction):
             return [transaction], lost
         kept, _ = halves(sorted(removal))

@@ -22,7 +22,8 @@ class RunCounts:
     async def publish(self, member: Member, view: JobView, now: float) -> None:
         """Write the counts to the server's node, and reset them.  ``now`` is in seconds since the epoch.
 
-        Counts of several instances on one server in the same interval are added up.
+        Counts of several instances on one server in the same interval are added up.  Two instances may write the same
+        sums, so the transaction names its writer: after a lost reply, neither takes the other's sums for its own.
         """
         if not (self.succeeded or self.failed or self._published):
             return
@@ -30,9 +31,11 @@ class RunCounts:
         failed = self.failed
         counts = (succeeded, failed)
         paths = (member.layout.success_count(member.ip), member.layout.failure_count(member.ip))
-        nodes = await member.session.get_many(paths)  # not mirrored: else every instance would receive all counts
+        writer = member.layout.counted_by(member.ip)
+        # not mirrored: else every instance would receive all counts
+        *nodes, last_writer = await member.session.get_many([*paths, writer])
         interval = view.config.statistics_interval
-        operations = list[Op]()
+        operations: list[Op] = [put(writer, member.id.encode(), last_writer)]
         for node, path, count in zip(nodes, paths, counts, strict=True):
             is_fresh = node is not None and node.stat.mtime // interval == now // interval
             present = 0

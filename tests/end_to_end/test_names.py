@@ -22,7 +22,7 @@ THERE = EPHEMERAL | {
 }
 PROMISED = (
     r"config|instances(/\{id\})?|shutdown|requests|offset|systemTime(/current)?|guarantee(/(started|completed)(/\d+)?)?",
-    r"servers(/127\.0\.0\.1(/(disabled|paused|processSuccessCount|processFailureCount))?)?",
+    r"servers(/127\.0\.0\.1(/(disabled|paused|processSuccessCount|processFailureCount|countedBy))?)?",
     r"leader(/election(/(host|epoch))?|/sharding(/(necessary|processing))?|/failover(/items(/\d+)?)?|/schedule)?",
     r"sharding(/\d+(/(instance|disabled|failover))?)?",
     r"execution(/\d+(/(running|misfire))?)?",

@@ -16,6 +16,7 @@ from aioelasticjob.config import job as config
 from aioelasticjob.core import effects
 from aioelasticjob.core.effects import EndRun, UpdateRequest
 from aioelasticjob.core.layout import server_switch
+from aioelasticjob.core.reasons import REMOVED
 from aioelasticjob.core.requests import Request, changed, encode, encode_progress
 from aioelasticjob.engine import coordinator
 from aioelasticjob.engine.commit import SentTransaction, write
@@ -328,11 +329,11 @@ def test_surplus_items_are_removed_with_the_runs_they_lose_once_nobody_runs_them
     job = ClaimedJob()
     claim, removal = job.taken(items=[1]), effects.RemoveItems(frozenset({1}))
     view = job.view()
-    assert done(coordinator._transactions(job.member, view, removal)) == ([], {})
+    assert done(coordinator._transactions(job.member, view, removal, {})) == ([], None)
     assert done(cut_off_runs(job.member, [1])) == ({}, {job.member.id})
     job.write(Delete(ASKED.item(1).running))
-    (transaction,), lost = done(coordinator._transactions(job.member, view, removal))
-    assert lost == {1: claim.items[1].record}
+    (transaction,), lost = done(coordinator._transactions(job.member, view, removal, {}))
+    assert lost == effects.LostRuns({1: claim.items[1].record}, REMOVED)
     assert Delete(ASKED.item(1).execution, claim.items[1].version or 0) in transaction
     # with the transaction of the claim, which a wish to stop the run names
     assert done(cut_off_runs(job.member, [1])) == (claim.items, set())
