@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from asyncio import Future, get_running_loop
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -62,16 +63,30 @@ async def write(
     return await result_of(member, send(member, ops, what), wait=wait, has_parts=has_parts)
 
 
-async def result_of(member: Member, sent: SentTransaction, *, wait: bool = False, has_parts: bool = False) -> Committed:
-    """Wait for the result of a transaction that was sent, as ``write`` does."""
-    try:
-        committed = await _result_of(member, sent, wait)
-    except (Conflict, Suspended, SessionEnded):  # a conflict and a missing connection do not count as refusals
-        raise
-    except RegistryError as error:
-        if not (has_parts and isinstance(error, NodeTooLarge)):
+async def result_of(
+    member: Member, sent: SentTransaction, *, wait: bool = False, insist: bool = False, has_parts: bool = False
+) -> Committed:
+    """Wait for the result of a transaction that was sent, as ``write`` does.
+
+    With ``insist`` it also waits for a connection, and a transaction that is refused is sent again, as long as the
+    session lives.  Then only a Conflict, a SessionEnded, and a NodeTooLarge if it ``has_parts``, are raised.
+    """
+    refused = 0
+    while True:
+        try:
+            committed = await _result_of(member, sent, wait or insist)
+            break
+        except (Conflict, Suspended, SessionEnded):  # a conflict and a missing connection do not count as refusals
+            raise
+        except RegistryError as error:
+            if has_parts and isinstance(error, NodeTooLarge):
+                raise
             member.refusals.refused(sent.what, error)
-        raise
+            if not insist:
+                raise
+            await member.session.back_off(refused)
+            refused += 1
+            sent = send(member, sent.ops, sent.what)
     if member.refusals.open:
         member.refusals.accepted(sent.what)
     return committed
@@ -130,6 +145,49 @@ async def write_if_unchanged(member: Member, ops: Sequence[Op], what: str) -> bo
     return True
 
 
+async def write_anew(
+    member: Member,
+    decide: Callable[[], Awaitable[Sequence[Op]]],
+    what: str,
+    *,
+    wait: bool = False,
+    is_final: Callable[[Conflict], bool] = lambda conflict: False,
+) -> None:
+    """Write what ``decide`` wants; if a node has changed on which that depends, decide anew.
+
+    ``decide`` reads nodes, and returns operations that are conditional on them; none if all is well.  With ``wait`` it
+    and the write wait for a connection.
+
+    Raises:
+        Conflict: a conflict ``is_final``, or too many attempts have met one.
+        SessionEnded: the session is over.
+        RegistryError: nothing was written.
+    """
+    for attempt in range(1, MAX_CONFLICTS + 1):
+        operations = await (when_connected(member, what, decide) if wait else decide())
+        if not operations:
+            return
+        try:
+            await write(member, operations, what, wait=wait)
+            return
+        except Conflict as conflict:
+            if is_final(conflict) or attempt == MAX_CONFLICTS:
+                raise
+
+
+async def when_connected(member: Member, what: str, request: Callable[[], Awaitable[T]]) -> T:
+    """Make a request; without a connection wait for one of the same session.  ``what`` says what the job wants.
+
+    Raises:
+        SessionEnded: the session is over.
+        RegistryError: the registry refuses the request.
+    """
+    while await connected(member):
+        with suppress(Suspended):
+            return await request()
+    raise _lost(what)
+
+
 async def until_answered(member: Member, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
     """Make a request again and again until the registry answers it.  ``what`` says what the job wants.
 
@@ -138,18 +196,15 @@ async def until_answered(member: Member, what: str, attempt: Callable[[], Awaita
         SessionEnded: the session is over.
     """
     failures = 0
-    while await connected(member):
+    while True:
         try:
-            return await attempt()
-        except Suspended:
-            continue
+            return await when_connected(member, what, attempt)
         except (Conflict, SessionEnded):
             raise
         except RegistryError as error:
             member.refusals.refused(what, error)
             await member.session.back_off(failures)
             failures += 1
-    raise _lost(what)
 
 
 async def connected(member: Member) -> bool:

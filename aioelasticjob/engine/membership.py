@@ -23,10 +23,10 @@ from aioelasticjob.core.layout import SWITCHES, Layout
 from aioelasticjob.core.schedules import scheduling
 from aioelasticjob.core.stored_config import replaced_by, see_same_kind
 from aioelasticjob.core.view import JobView, parse, read
-from aioelasticjob.engine.commit import MAX_CONFLICTS, connected, write
+from aioelasticjob.engine.commit import MAX_CONFLICTS, write, write_anew
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.operator_log import log_overwritten, who_acted
-from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, RegistryError, Suspended
+from aioelasticjob.errors import Conflict, ForeignData, InvalidSetting, RegistryError, SessionEnded
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.logging import logger
@@ -129,13 +129,8 @@ async def announce_leaving(member: Member) -> None:
     Raises:
         RegistryError: the registry refuses it.
     """
-    for _ in range(MAX_CONFLICTS):
-        if not await connected(member):
-            return
-        with suppress(Suspended, Conflict):
-            if operations := await _announcement(member):
-                await write(member, operations, "to announce that it leaves", wait=True)
-            return
+    with suppress(SessionEnded):
+        await write_anew(member, lambda: _announcement(member), "to announce that it leaves", wait=True)
 
 
 async def leave(member: Member) -> None:
@@ -144,24 +139,7 @@ async def leave(member: Member) -> None:
     Raises:
         RegistryError: the registry refuses it, or there is no connection.  Then the session's end removes the node.
     """
-    layout = member.layout
-    for attempt in range(1, MAX_CONFLICTS + 1):
-        request = layout.shutdown(member.id)
-        paths = (layout.instance(member.id), layout.host, request)
-        mine, leader_node, asked = await member.session.get_many(paths)
-        operations: list[Op] = [Delete(layout.instance(member.id))] if mine else []
-        if member.owns(leader_node):
-            operations.append(Delete(layout.host, leader_node.stat.version))
-        if not operations:
-            return
-        if asked and not asked.stat.num_children:  # there may be no leader to remove it
-            operations.append(Delete(request))
-        try:
-            await write(member, operations, LEAVE)
-            return
-        except Conflict:
-            if attempt == MAX_CONFLICTS:
-                raise
+    await write_anew(member, lambda: _removal(member), LEAVE)
 
 
 async def dismissed(member: Member, view: JobView, seen: int | None = None) -> str:
@@ -220,6 +198,20 @@ async def _announcement(member: Member) -> list[Op]:
         if epoch is not None:
             operations.append(Check(layout.epoch, epoch.stat.version))
         operations.append(Delete(layout.host, leader_node.stat.version))
+    return operations
+
+
+async def _removal(member: Member) -> list[Op]:
+    """Return the operations that remove the instance's nodes."""
+    layout = member.layout
+    request = layout.shutdown(member.id)
+    paths = (layout.instance(member.id), layout.host, request)
+    mine, leader_node, asked = await member.session.get_many(paths)
+    operations: list[Op] = [Delete(layout.instance(member.id))] if mine else []
+    if member.owns(leader_node):
+        operations.append(Delete(layout.host, leader_node.stat.version))
+    if operations and asked and not asked.stat.num_children:  # there may be no leader to remove it
+        operations.append(Delete(request))
     return operations
 
 

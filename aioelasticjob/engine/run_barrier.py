@@ -21,10 +21,10 @@ from aioelasticjob.core.layout import child
 from aioelasticjob.core.request_runs import following, open_requests, waiting_items
 from aioelasticjob.core.requests import Request
 from aioelasticjob.core.view import JobView
-from aioelasticjob.engine.commit import MAX_CONFLICTS, connected, until_answered, write
+from aioelasticjob.engine.commit import until_answered, when_connected, write, write_anew
 from aioelasticjob.engine.item_reader import cut_off_runs, items_below
 from aioelasticjob.engine.member import Member
-from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import Conflict, RegistryError
 from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.model import Fire, FireSource, Requested
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set, put
@@ -207,7 +207,7 @@ class RunBarrier:
         over = [run for run in open_runs if (moment_of(run) or 0) <= reached]
         if not over or not view.config.failover:
             return over
-        cut_off, _ = await self._ask(lambda: cut_off_runs(self._member, wanted))
+        cut_off, _ = await self._when_connected(lambda: cut_off_runs(self._member, wanted))
         rescued = set[int | None]()  # the moments of runs that will be rescued
         for run in cut_off.values():
             moment = None if run.record.asked else run.record.slot  # None stands for runs that somebody has asked for
@@ -244,7 +244,7 @@ class RunBarrier:
 
     async def _requested(self, view: JobView, runs: Iterable[str]) -> frozenset[str]:
         """Return those of the runs that an item has yet to begin because of a request, which is read anew."""
-        tree = await self._ask(lambda: self._session.subtree([self._layout.requests]))
+        tree = await self._when_connected(lambda: self._session.subtree([self._layout.requests]))
         now = replace(view, tree=tree)
         awaited = set[str]()
         for request in open_requests(now):
@@ -267,7 +267,7 @@ class RunBarrier:
         return _Marks(begun, ended, left)
 
     async def _below(self, parent: str) -> dict[int, Node]:
-        items = await self._ask(lambda: items_below(self._session, parent))
+        items = await self._when_connected(lambda: items_below(self._session, parent))
         nodes = await self._read([child(parent, item) for item in items])
         return {item: node for item, node in zip(items, nodes, strict=True) if node is not None}
 
@@ -313,16 +313,10 @@ class RunBarrier:
         return missing, nodes[len(above) :]
 
     async def _read(self, paths: Sequence[str]) -> list[Node | None]:
-        return await self._ask(lambda: self._session.get_many(paths))
+        return await self._when_connected(lambda: self._session.get_many(paths))
 
-    async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Read from the registry.  Without a connection this waits for one, until the session ends."""
-        while True:
-            try:
-                return await request()
-            except Suspended:
-                if not await connected(self._member):
-                    raise SessionEnded("the session was lost while listeners were called") from None
+    async def _when_connected(self, request: Callable[[], Awaitable[T]]) -> T:
+        return await when_connected(self._member, NOTING, request)
 
     async def _write(self, decide: Decide, condition: Check | None = None) -> None:
         """Write what ``decide`` wants, if the ``condition`` holds; if another instance has written before, decide anew.
@@ -331,19 +325,17 @@ class RunBarrier:
             Conflict: the condition does not hold, the job was removed, or too many attempts have met a conflict.
             SessionEnded: the session was lost meanwhile.
         """
-        for attempt in range(1, MAX_CONFLICTS + 1):
+
+        async def conditional() -> list[Op]:
             operations = await decide()
-            if not operations:
-                return
-            try:
-                wanted = operations if condition is None else [condition, *operations]
-                await write(self._member, wanted, NOTING, wait=True)
-                return
-            except Conflict as conflict:
-                removed = (conflict.path, conflict.reason) == (self._layout.guarantee, "missing")
-                is_unmet = condition is not None and conflict.path == condition.path
-                if removed or is_unmet or attempt == MAX_CONFLICTS:
-                    raise
+            return operations if condition is None or not operations else [condition, *operations]
+
+        def is_final(conflict: Conflict) -> bool:
+            is_unmet = condition is not None and conflict.path == condition.path
+            was_removed = (conflict.path, conflict.reason) == (self._layout.guarantee, "missing")
+            return is_unmet or was_removed
+
+        await write_anew(self._member, conditional, NOTING, wait=True, is_final=is_final)
 
 
 @dataclass(frozen=True, slots=True)

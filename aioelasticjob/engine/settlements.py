@@ -7,8 +7,9 @@ the item's lock.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 from aioelasticjob.core import records
@@ -17,7 +18,7 @@ from aioelasticjob.core.items import Lock
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.request_runs import settling
 from aioelasticjob.engine.claims import OwnLocks, items_per_transaction
-from aioelasticjob.engine.commit import SentTransaction, answer_to, result_of, send
+from aioelasticjob.engine.commit import SentTransaction, answer_to, result_of, send, until_answered
 from aioelasticjob.engine.item_reader import ItemReader, items_below
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.refusals import GIVE_BACK, SETTLE
@@ -110,30 +111,29 @@ class Settlements:
         items = list[int]()
         for part in settlement.parts:
             items.extend(part)
-        refused = 0
+        conflicts = 0
         before = ""
         while settlement.parts:
             try:
                 if sent := settlement.transaction or await self._read_and_send(settlement):
                     has_parts = len(settlement.parts[0]) > 1
-                    committed = await result_of(self._member, sent, wait=True, has_parts=has_parts)
+                    committed = await result_of(self._member, sent, insist=True, has_parts=has_parts)
                     self._note_settled(settlement, committed)
                 del settlement.parts[0]
                 self._begin_part(settlement)
             except SessionEnded:
                 return False
-            except RegistryError as error:
+            except NodeTooLarge:
                 settlement.transaction = None
-                if isinstance(error, NodeTooLarge) and len(settlement.parts[0]) > 1:
-                    too_large = list(settlement.parts[0].items())
-                    settlement.parts[:1] = [dict(half) for half in halves(too_large)]
-                    continue
-                if isinstance(error, Conflict):
-                    _leave_out_refused(self._member.layout, settlement, error)
-                if str(error) == before:  # after a new error, the items are read and tried again at once
-                    await self._member.session.back_off(refused)
-                    refused += 1
-                before = str(error)
+                too_large = list(settlement.parts[0].items())
+                settlement.parts[:1] = [dict(half) for half in halves(too_large)]
+            except Conflict as conflict:
+                settlement.transaction = None
+                _leave_out_refused(self._member.layout, settlement, conflict)
+                if str(conflict) == before:  # after a new conflict, the items are read and tried again at once
+                    await self._member.session.back_off(conflicts)
+                    conflicts += 1
+                before = str(conflict)
         self._locks.release(items)
         return True
 
@@ -153,11 +153,9 @@ class Settlements:
         noted = dict[int, int]()
         for transaction in sent:
             waiting = transaction
-            refused = 0
             while True:
-                left = waiting.ops
                 try:
-                    committed = await result_of(self._member, waiting, wait=True)
+                    committed = await result_of(self._member, waiting, insist=True)
                     for op in waiting.ops:
                         item = int(op.path.rpartition("/")[2])
                         noted[item] = committed.zxid
@@ -165,13 +163,10 @@ class Settlements:
                 except SessionEnded:
                     return noted
                 except Conflict as conflict:
-                    left = [op for op in left if op.path != conflict.path]
-                except RegistryError:
-                    await self._member.session.back_off(refused)
-                    refused += 1
-                if not left:
-                    break
-                waiting = send(self._member, left, SETTLE)
+                    left = [op for op in waiting.ops if op.path != conflict.path]
+                    if not left:
+                        break
+                    waiting = send(self._member, left, SETTLE)
         return noted
 
     async def give_back(self, claim: Claim) -> bool:
@@ -251,29 +246,37 @@ class Settlements:
             self._send_part(settlement)
 
     async def _read_and_send(self, settlement: Settlement) -> SentTransaction | None:
-        """Read the items of the first part, and send it; None if this instance locks none of them any more.
+        """Read the items of the first part, and send it; None if this instance locks none of them any more."""
+        read = partial(self._read_part, settlement)
+        if settlement.read_first:
+            # The job may have been made anew.  Then a part that was not read could be accepted, because versions may
+            # have begun again at 0.
+            await until_answered(self._member, settlement.what, read)
+        else:
+            with suppress(RegistryError):  # then the part is sent as it is, and is refused again
+                await read()
+        return self._send_part(settlement) if settlement.parts[0] else None
+
+    async def _read_part(self, settlement: Settlement) -> None:
+        """Read the items of the first part, and leave out those that this instance does not lock any more.
 
         Somebody may have edited records by hand, so the versions that are read now are used.
         """
         part = settlement.parts[0]
         rescuing = self._locks.rescuing
-        # If they cannot be read, the part is sent as it is, and is refused again.  If the job may have been made anew,
-        # it could be accepted, because versions may have begun again at 0: then it is not sent.
-        with nullcontext() if settlement.read_first else suppress(RegistryError):
-            found = await self._reader.read(part)
-            mine = Ended()
-            for item, seen in part.items():
-                if found[item].lock is Lock.OURS:
-                    mine[item] = replace(seen, version=found[item].seen.version)
-            rescued = sorted(rescuing.intersection(mine))
-            paths = [self._member.layout.item(item).failover for item in rescued]
-            marks = await self._member.session.get_many(paths)
-            for item, mark in zip(rescued, marks, strict=True):
-                if not self._member.owns(mark):  # a foreign mark was made by hand, so leave it alone
-                    rescuing.discard(item)
-            settlement.parts[0] = mine
-            settlement.handed_over -= part.keys() - mine.keys()
-        return self._send_part(settlement) if settlement.parts[0] else None
+        found = await self._reader.read(part)
+        mine = Ended()
+        for item, seen in part.items():
+            if found[item].lock is Lock.OURS:
+                mine[item] = replace(seen, version=found[item].seen.version)
+        rescued = sorted(rescuing.intersection(mine))
+        paths = [self._member.layout.item(item).failover for item in rescued]
+        marks = await self._member.session.get_many(paths)
+        for item, mark in zip(rescued, marks, strict=True):
+            if not self._member.owns(mark):  # a foreign mark was made by hand, so leave it alone
+                rescuing.discard(item)
+        settlement.parts[0] = mine
+        settlement.handed_over -= part.keys() - mine.keys()
 
     def _send_part(self, settlement: Settlement) -> SentTransaction:
         """Send the transaction of the first part."""
