@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
-from aioelasticjob.config.declared import DeclaredSettings, section_of
+from aioelasticjob.config.job import JobConfig, section_of
 from aioelasticjob.config.sections import DATAFLOW
 from aioelasticjob.config.types import DURATION, Alert, parts_of
 from aioelasticjob.jobs.http import Request
@@ -56,15 +56,15 @@ def parts() -> dict[str, str]:
     Raises:
         ValueError: a setting has no text below it.
     """
-    every = DeclaredSettings.model_fields.keys()
+    every = JobConfig.model_fields.keys()
     of_dataflow = {name for name in every if section_of(name) is DATAFLOW}
     return {
-        "CommonSettings": keywords(DeclaredSettings, every - of_dataflow - NOT_FOR_DATAFLOW),
-        "JobSettings": keywords(DeclaredSettings, NOT_FOR_DATAFLOW),
-        "DataflowSettings": keywords(DeclaredSettings, of_dataflow),
+        "CommonSettings": keywords(JobConfig, every - of_dataflow - NOT_FOR_DATAFLOW),
+        "JobSettings": keywords(JobConfig, NOT_FOR_DATAFLOW),
+        "DataflowSettings": keywords(JobConfig, of_dataflow),
         "ScriptSettings": keywords(Script, Script.model_fields),
         "RequestSettings": keywords(Request, Request.model_fields),
-        **{model.__name__: table(model) for model in (DeclaredSettings, Script, Request)},
+        **{model.__name__: table(model) for model in (JobConfig, Script, Request)},
     }
 
 
@@ -81,7 +81,7 @@ def keywords(model: type[BaseModel], names: Iterable[str]) -> str:
 
 def table(model: type[BaseModel]) -> str:
     """Return settings as a table of the documentation; those of every job with their keys in the registry."""
-    with_key = model is DeclaredSettings
+    with_key = model is JobConfig
     columns = ["setting", *(["key"] if with_key else []), "default", "meaning"]
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     for name, text in texts(model).items():

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from aioelasticjob.clock import Clock, SystemClock
-from aioelasticjob.config.declared import label_of
+from aioelasticjob.config.job import label_of
 from aioelasticjob.console import acknowledgement_ends
 from aioelasticjob.console.connections.live_pages import LivePages
 from aioelasticjob.console.connections.middleware import HeadersAndLimits

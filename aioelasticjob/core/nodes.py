@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from aioelasticjob.config.declared import MAX_ITEMS
+from aioelasticjob.config.job import MAX_ITEMS
 from aioelasticjob.core.layout import Layout, child
 from aioelasticjob.core.requests import Cancellation, Request, decode, decode_cancellation, decode_progress
 from aioelasticjob.model import NONE

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from aioelasticjob.config.declared import MAX_ITEMS
-from aioelasticjob.config.job import parsed_cron
+from aioelasticjob.config.job import MAX_ITEMS, parsed_cron
 from aioelasticjob.core.records import MAX_MILLISECONDS, too_large, whole_number
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.encoding import encodable_text, unencodable_text

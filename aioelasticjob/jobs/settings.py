@@ -1,7 +1,7 @@
 """The settings of jobs as types, so that an editor offers their names and types, and a type checker knows mistakes.
 
 An editor shows the text below a setting when the pointer is on its keyword.  Settings and texts are those of the models
-`DeclaredSettings`, `Script` and `Request`.
+`JobConfig`, `Script` and `Request`.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from pydantic.fields import FieldInfo
 
 from aioelasticjob import error_handlers
-from aioelasticjob.config.declared import MAX_ITEMS
-from aioelasticjob.config.job import JobConfig
+from aioelasticjob.config.job import MAX_ITEMS, JobConfig
 from aioelasticjob.config.mistakes import sifted, unknown_setting
 from aioelasticjob.config.types import DURATION, parts_of
 from aioelasticjob.core import strategies

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, InvalidSetting
-from aioelasticjob.config.declared import MAX_ITEMS
+from aioelasticjob.config.job import MAX_ITEMS
 from aioelasticjob.engine.item_reader import ITEMS_PER_READ, ItemReader
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.testing import run

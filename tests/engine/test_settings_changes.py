@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from aioelasticjob import Cron, ElasticJob, InstanceContext, ItemContext, JobConfig
-from aioelasticjob.config.declared import section_of
+from aioelasticjob.config.job import section_of
 from aioelasticjob.config.sections import DATAFLOW
 from aioelasticjob.errors import Conflict, NodeMissing
 from aioelasticjob.ground.times import moment

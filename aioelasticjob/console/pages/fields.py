@@ -9,8 +9,7 @@ from importlib.metadata import entry_points
 from types import NoneType
 from typing import Final, Literal, get_args, get_origin
 
-from aioelasticjob.config.declared import label_of, section_of
-from aioelasticjob.config.job import JobConfig
+from aioelasticjob.config.job import JobConfig, label_of, section_of
 from aioelasticjob.config.retry import Retry
 from aioelasticjob.config.sections import DATAFLOW, FAILURES, ITEMS, MORE, OWN, SAFETY, SCHEDULE, Section
 from aioelasticjob.ground.credentials import hide_in_json

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import ColumnElement, Table, and_, or_
 
-from aioelasticjob.config.declared import MAX_ITEMS
+from aioelasticjob.config.job import MAX_ITEMS
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import CUT_OFF, Outcome
 from aioelasticjob.observers.sql.history import RUNNING, Filter
