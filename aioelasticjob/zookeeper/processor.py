@@ -1,19 +1,26 @@
-"""What the server does with every request.  One request at a time, in order: that order is the zxid's."""
+"""What the server does with every request, and the changes that no request makes: sessions expire, containers go.
 
+One request at a time, in order: that order is the zxid's.
+"""
+
+import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from struct import Struct
 
 from aioelasticjob.zookeeper import acl, messages, replies
 from aioelasticjob.zookeeper.acl import Identity
-from aioelasticjob.zookeeper.codes import ErrorCode, OpCode, RequestError
+from aioelasticjob.zookeeper.codes import ErrorCode, OpCode, Perms, RequestError
 from aioelasticjob.zookeeper.connection import Connection
-from aioelasticjob.zookeeper.datatree import AppliedOperation, Author
+from aioelasticjob.zookeeper.datatree import AppliedOperation, Author, DataTree
 from aioelasticjob.zookeeper.digest_md5 import DigestError, challenge, verify
 from aioelasticjob.zookeeper.jute import NULL, MalformedError, Reader, pack_buffer, pack_string
 from aioelasticjob.zookeeper.messages import Connect
 from aioelasticjob.zookeeper.queries import QUERIES
-from aioelasticjob.zookeeper.state import State
+from aioelasticjob.zookeeper.sessions import Sessions
+from aioelasticjob.zookeeper.settings import Settings
+from aioelasticjob.zookeeper.watches import Watches
 
 _HEADER = Struct(">ii")
 _NO_PASSWORD = bytes(16)
@@ -56,10 +63,27 @@ NAMES: Mapping[int, str] = {
 }
 
 
-class Processor(State):
-    """The server without its network, disk and clock."""
+@dataclass(slots=True)
+class Processor:
+    """The server without its network, disk and clock.
 
-    __slots__ = ()
+    It has the tree, watches, sessions and connections, in one order of writes.
+    """
+
+    settings: Settings
+    sessions: Sessions
+    wall: Callable[[], int]  # ms since the epoch
+    tree: DataTree
+    watches: Watches[Connection] = field(default_factory=Watches)
+    connections: dict[int, Connection] = field(default_factory=dict)  # by session
+    outbound: dict[Connection, None] = field(default_factory=dict)  # have output or are to be closed
+    dirty_sessions: dict[int, int | None] | None = None  # timeout, or none when ended; kept for a disk only
+    issued_zxid: int = 0  # the last one given to a write; the tree's is the last one that took effect
+    saved_zxid: int = 0
+    login_failed: Callable[[str], None] = logging.getLogger("aioelasticjob.zookeeper").warning  # the server limits it
+
+    def __post_init__(self) -> None:
+        self.issued_zxid = self.tree.zxid
 
     def receive(self, connection: Connection, frame: bytes, now: int) -> None:
         """Answer one frame.
@@ -79,6 +103,89 @@ class Processor(State):
             self._log_in(connection, xid, reader.buffer())
         elif self.sessions.touch(connection.session, connection.timeout, now):
             self._answer(connection, xid, op, reader)
+
+    def end_connection(self, connection: Connection) -> None:
+        """Forget a connection; its session lives on."""
+        self.watches.forget(connection)
+        self.outbound.pop(connection, None)
+        if self.connections.get(connection.session) is connection:
+            del self.connections[connection.session]
+
+    def expire(self, now: int) -> None:
+        """End the sessions whose time is over."""
+        for session in self.sessions.expired(now):
+            self.end_session(session)
+            connection = self.connections.pop(session, None)
+            if connection is not None:
+                self.close(connection)
+
+    def reap(self) -> None:
+        """Remove containers left empty and nodes that outlived their time."""
+        for path in self.tree.stale(self.wall(), self.settings.container_max_never_used):
+            self.tree.remove(path, self.next_zxid())
+            self.publish()
+
+    def close(self, connection: Connection) -> None:
+        """Let a connection end once its output is written; events that are still to come would put that off."""
+        self.watches.forget(connection)
+        connection.closing = True
+        self.outbound[connection] = None
+
+    def keep_changes(self) -> None:
+        """Begin to note changes, so that they can be written to disk."""
+        self.tree.dirty = {}
+        self.dirty_sessions = {}
+        self.saved_zxid = self.tree.zxid
+
+    def take_changes(self) -> tuple[int | None, dict[str, None], dict[int, int | None]]:
+        """Hand out the zxid, the paths and the sessions that changed since the last time; no zxid: nothing did."""
+        zxid = self.tree.zxid
+        if zxid == self.saved_zxid:
+            return None, {}, {}
+        self.saved_zxid = zxid
+        sessions = self.dirty_sessions or {}
+        self.dirty_sessions = {}
+        return zxid, self.tree.take_dirty(), sessions
+
+    def begin_session(self, timeout: int, now: int) -> int:
+        """Begin a session and name it; times in ms."""
+        session = self.sessions.create(self.next_zxid(), timeout, now)
+        self._note_session(session, timeout)
+        return session
+
+    def next_zxid(self) -> int:
+        """Number a write; refused ones take a number, too."""
+        self.issued_zxid += 1
+        self.tree.zxid = self.issued_zxid
+        return self.issued_zxid
+
+    def publish(self) -> None:
+        """Tell the watchers what changed, ahead of the reply to the one who changed it."""
+        events = self.tree.events
+        if not events:
+            return
+        self.tree.events = []
+        for event in events:
+            heard = self.watches.heard_by(event)
+            if not heard:
+                continue
+            frame = replies.event(event.kind, event.path)
+            for connection in heard:
+                # A client that may not read the node must not be told of it (CVE-2024-23944).
+                if acl.permitted(event.acl, Perms.READ, connection.identities):
+                    self.send(connection, frame)
+
+    def end_session(self, session: int) -> None:
+        """End a session, and remove its ephemeral nodes."""
+        self.sessions.close(session)
+        self._note_session(session, None)
+        self.tree.end_session(session, self.next_zxid())
+        self.publish()
+
+    def send(self, connection: Connection, frame: bytes) -> None:
+        """Queue a frame for a client."""
+        connection.send(frame)
+        self.outbound[connection] = None
 
     def _connect(self, connection: Connection, request: Connect, now: int) -> None:
         if request.last_zxid > self.tree.zxid:
@@ -204,6 +311,10 @@ class Processor(State):
             body = _result(self.tree.apply(write, author))
         self.publish()
         return body
+
+    def _note_session(self, session: int, timeout: int | None) -> None:
+        if self.dirty_sessions is not None:
+            self.dirty_sessions[session] = timeout
 
 
 def _result(applied: AppliedOperation) -> bytes:

@@ -21,7 +21,6 @@ from aioelasticjob.zookeeper.processor import Processor
 from aioelasticjob.zookeeper.repeated_warning import RepeatedWarning, log
 from aioelasticjob.zookeeper.sessions import Sessions
 from aioelasticjob.zookeeper.settings import Settings
-from aioelasticjob.zookeeper.state import first_zxid
 from aioelasticjob.zookeeper.statistics import Latency, Traffic
 from aioelasticjob.zookeeper.store import Changes, Store, Stored, open_store, rows
 from aioelasticjob.zookeeper.tls import Certificates, EncryptedTransport, TlsSettings
@@ -31,6 +30,10 @@ _BURST = 256  # requests of one connection before the others get their turn
 STOOD_STILL_TICKS = 0.1
 """A tick that comes later than this part of a tick: the server itself stood still, and sessions get that time back."""
 _LINGER = 5  # seconds for a closing connection to take its last bytes
+NUMBERS_BEGIN = 1_767_225_600_000
+"""The time at which numbers by the clock begin: 2026, in ms since the epoch."""
+NUMBERS_PER_MS = 4096
+"""More writes than this server can make in a millisecond."""
 
 
 class Server:
@@ -371,6 +374,17 @@ async def _listening_encrypted(server: Server, tls: TlsSettings) -> AsyncIterato
     finally:
         certificates.stop()
         failed.stop()
+
+
+def first_zxid(stored: int, now: int) -> int:
+    """Return a number that no write before this start of the server has had; ``now`` is in ms since the epoch.
+
+    Fences are such numbers, and stores refuse smaller ones than they have seen: also if the server kept nothing, or if
+    its directory was restored from a copy.  So numbers follow the clock, as the epoch in the upper half of ZooKeeper's
+    numbers follows elections.  Until 2095 they are below 2**53, so programs that read numbers of JSON as floating point
+    keep them exactly.
+    """
+    return max(stored, (now - NUMBERS_BEGIN) * NUMBERS_PER_MS)
 
 
 @asynccontextmanager
