@@ -25,6 +25,7 @@ from aioelasticjob.cli.jobs import AsJson, Name
 from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.terminal import confirm, out, write_json
+from aioelasticjob.core.declaration import shown
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.plural import counted
 from aioelasticjob.ground.times import time_text
@@ -172,7 +173,9 @@ def _pairs(settings: list[str]) -> dict[str, object]:
 def _picture(preview: Preview) -> RenderableType:
     table = Table.grid(padding=(0, 3))
     for name, (before, after) in preview.changed.items():
-        table.add_row(Text(name, style="bold"), Text(_shown(before), style="dim"), Text(f"→ {_shown(after)}"))
+        table.add_row(
+            Text(name, style="bold"), Text(shown(before, MAX_SHOWN), style="dim"), Text(f"→ {shown(after, MAX_SHOWN)}")
+        )
     if preview.changed.keys() & {"cron", "time_zone", "dst"}:
         for number, fire in enumerate(preview.next_fires):
             table.add_row(Text("" if number else "next fires", style="bold"), Text(time_text(fire)))
@@ -186,11 +189,6 @@ def _picture(preview: Preview) -> RenderableType:
             Text(f"{source or 'new'} → {target or 'gone'}"),
         )
     return Group(table, *(Text(f"mind: {warning}", style="yellow") for warning in preview.warnings))
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}… ({len(text):,} characters)"
 
 
 def _text(file: Path) -> str:

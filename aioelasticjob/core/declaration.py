@@ -148,7 +148,7 @@ def _typed(value: object) -> str:
     return text if len(text) <= MAX_SHOWN else "…"
 
 
-def shown(value: object) -> str:
-    """Return a setting's value for people, shortened if it is long."""
+def shown(value: object, most: int = MAX_SHOWN) -> str:
+    """Return a setting's value for people, shortened if it has more characters than ``most``."""
     text = repr(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}… ({len(text):,} characters)"
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"

@@ -91,12 +91,21 @@ def _clock_as_rhythm(fields: Fields, hours: str) -> str:
 
 def _hours(hours: frozenset[int]) -> str:
     """Describe some hours of the day: as a span if they are consecutive, also across midnight."""
+    span = span_of_hours(hours)
+    if span is None:
+        return f" in the hours {_spans(hours)}"
+    first, last = span
+    return f" from {first:02}:00 to {last:02}:59"
+
+
+def span_of_hours(hours: frozenset[int]) -> tuple[int, int] | None:
+    """Return the first and the last of consecutive hours of the day, also across midnight; None if there are gaps."""
     starts = [hour for hour in hours if (hour - 1) % 24 not in hours]
-    if len(starts) == 1:
-        (first,) = starts
-        last = (first + len(hours) - 1) % 24
-        return f" from {first:02}:00 to {last:02}:59"
-    return f" in the hours {_spans(hours)}"
+    if len(starts) != 1:
+        return None
+    (first,) = starts
+    last = (first + len(hours) - 1) % 24
+    return first, last
 
 
 def _rhythm(members: frozenset[int], span: int, unit: str) -> str:

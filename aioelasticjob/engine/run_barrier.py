@@ -26,6 +26,7 @@ from aioelasticjob.engine.item_reader import cut_off_runs, items_below
 from aioelasticjob.engine.member import Member
 from aioelasticjob.errors import Conflict, RegistryError
 from aioelasticjob.ground.encoding import json_object
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.model import Fire, FireSource, Requested
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set, put
 from aioelasticjob.registry.tree import Node
@@ -62,8 +63,7 @@ def run_of(fire: Fire) -> str:
 
 def moment_of(run: str) -> int | None:
     """Return the scheduled moment of a run; None if somebody has asked for it."""
-    is_moment = run.isascii() and run.isdecimal() and len(run) <= MAX_MOMENT_DIGITS
-    return int(run) if is_moment else None
+    return whole_number(run, digits=MAX_MOMENT_DIGITS)
 
 
 def fire_of(run: str, view: JobView, present: int) -> Fire:

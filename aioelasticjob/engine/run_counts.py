@@ -8,7 +8,11 @@ from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.commit import write
 from aioelasticjob.engine.member import Member
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.registry.transaction import Op, put
+
+MAX_COUNT_DIGITS = 19
+"""The most digits of a count; text with more was written by hand."""
 
 
 @dataclass(slots=True)
@@ -39,8 +43,8 @@ class RunCounts:
         for node, path, count in zip(nodes, paths, counts, strict=True):
             is_fresh = node is not None and node.stat.mtime // interval == now // interval
             present = 0
-            if node is not None and is_fresh and node.data.isdigit() and len(node.data) < 20:
-                present = int(node.data)
+            if node is not None and is_fresh:
+                present = whole_number(node.text, digits=MAX_COUNT_DIGITS) or 0
             operations.append(put(path, str(present + count).encode(), node))
         try:
             await write(member, operations, "to publish counts")

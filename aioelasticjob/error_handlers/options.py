@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from aioelasticjob.config.mistakes import mistakes, unknown_setting
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.web_addresses import is_web_address
 from aioelasticjob.ground.whole_numbers import whole_number
 
 HEADER = "header."
@@ -57,12 +58,7 @@ def _addresses(given: str) -> str:
 
 
 def _url(given: str) -> str:
-    try:
-        parts = urlsplit(given)
-        leads = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # an invalid port, or brackets that do not match
-        leads = False
-    if not leads or " " in given or not given.isprintable():
+    if not is_web_address(given):
         raise ValueError("must be an address like https://host/path")
     return given
 

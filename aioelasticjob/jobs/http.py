@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, JsonValue, field_validator, model_v
 
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text
 from aioelasticjob.ground.credentials import SECRET
+from aioelasticjob.ground.web_addresses import is_web_address
 from aioelasticjob.jobs.context import AnyContext, described
 from aioelasticjob.jobs.kinds import Kind, Options
 
@@ -87,12 +88,7 @@ class Request(Options):
     @field_validator("url")
     @classmethod
     def _leads_somewhere(cls, url: str) -> str:
-        try:
-            parts = urlsplit(url)
-            leads = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # an invalid port, or brackets that do not match
-            leads = False
-        if not leads or " " in url or not url.isprintable():
+        if not is_web_address(url):
             raise ValueError("must be an address like https://host:port/path")
         return url
 

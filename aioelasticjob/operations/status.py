@@ -16,8 +16,10 @@ from aioelasticjob.core.view import JobView, read
 from aioelasticjob.core.zone_rules import databases
 from aioelasticjob.engine.own_node import noted_clock_difference
 from aioelasticjob.engine.refusals import noted_refusals
+from aioelasticjob.engine.run_counts import MAX_COUNT_DIGITS
 from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.ground.times import moment
+from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.model import Instance, Outcome, Record, ZoneRules
 from aioelasticjob.registry.tree import Node, Tree
 
@@ -432,9 +434,7 @@ def _newest_and_worst(record: Record) -> tuple[int, bool, int]:
 
 def _number(node: Node | None) -> int | None:
     """Return a count; None for text that a person wrote and that is no count."""
-    if node is None or not node.data.isdigit() or len(node.data) >= 20:
-        return None
-    return int(node.data)
+    return None if node is None else whole_number(node.text, digits=MAX_COUNT_DIGITS)
 
 
 def _at(milliseconds: int) -> datetime | None:

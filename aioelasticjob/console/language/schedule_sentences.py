@@ -8,7 +8,7 @@ from typing import Final, assert_never
 
 from aioelasticjob.console.language.i18n import Language
 from aioelasticjob.cron import Cron
-from aioelasticjob.cron.description import MOST_TIMES, rows_of, step_of
+from aioelasticjob.cron.description import MOST_TIMES, rows_of, span_of_hours, step_of
 from aioelasticjob.cron.fields import (
     EVERY_YEAR,
     Days,
@@ -78,12 +78,11 @@ def _every(step: int, unit: str) -> str:
 
 def _hours(hours: frozenset[int]) -> str:
     """Describe some hours of the day: as a span if they are consecutive, also across midnight."""
-    starts = [hour for hour in hours if (hour - 1) % 24 not in hours]
-    if len(starts) == 1:
-        first = starts[0]
-        last = (first + len(hours) - 1) % 24
-        return f"{first:02}:00 至 {last:02}:59"
-    return f"{_spans(hours)} 时"
+    span = span_of_hours(hours)
+    if span is None:
+        return f"{_spans(hours)} 时"
+    first, last = span
+    return f"{first:02}:00 至 {last:02}:59"
 
 
 def _days(days: Days) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import sqlite3
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from argon2 import PasswordHasher
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.storage.database import Database
-from aioelasticjob.console.users.passwords import Passwords, check_name, check_password
+from aioelasticjob.console.users.passwords import Passwords, check_name, check_password, digest
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
 INVITATION: Final = 24 * 3600.0
@@ -182,7 +181,7 @@ class Accounts:
         def work(db: sqlite3.Connection) -> Person:
             if self._find(db, token) is None:
                 raise InvitationSpent("this link has been used or has expired")
-            db.execute("delete from invitations where token = ? or (? and user is null)", (_digest(token), first))
+            db.execute("delete from invitations where token = ? or (? and user is null)", (digest(token), first))
             db.execute(
                 "insert into users (name, role, created, password) values (?, ?, ?, ?)"
                 " on conflict (name) do update set password = excluded.password",
@@ -246,13 +245,13 @@ class Accounts:
 
     def _invitation(self, db: sqlite3.Connection, user: str | None, role: Role) -> str:
         token = secrets.token_urlsafe(32)
-        values = (_digest(token), user, role.value, self._clock.now() + INVITATION)
+        values = (digest(token), user, role.value, self._clock.now() + INVITATION)
         db.execute("insert into invitations (token, user, role, expires) values (?, ?, ?, ?)", values)
         return token
 
     def _find(self, db: sqlite3.Connection, token: str) -> Invitation | None:
         row = db.execute(
-            "select * from invitations where token = ? and expires > ?", (_digest(token), self._clock.now())
+            "select * from invitations where token = ? and expires > ?", (digest(token), self._clock.now())
         ).fetchone()
         return None if row is None else Invitation(row["user"], Role(row["role"]))
 
@@ -267,7 +266,3 @@ def _person(db: sqlite3.Connection, row: sqlite3.Row) -> Person:
     name = row["name"]
     invited = row["password"] is None
     return Person(name, Role(row["role"]), row["created"], bool(row["disabled"]), invited, grants_of(db, name))
-
-
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()  # a random token needs no slow hash

@@ -7,6 +7,8 @@ import secrets
 
 from itsdangerous import BadSignature, Signer
 
+from aioelasticjob.console.users.passwords import digest
+
 
 class Devices:
     """Makes and reads the cookie by which a browser is known again; it proves no password, only an earlier sign-in."""
@@ -16,7 +18,7 @@ class Devices:
 
     def cookie(self, name: str) -> str:
         """Return the cookie for a browser in which this person has just signed in."""
-        return self._signer.sign(f"{secrets.token_urlsafe(16)}:{_digest(name)}").decode()
+        return self._signer.sign(f"{secrets.token_urlsafe(16)}:{digest(name.casefold())}").decode()
 
     def of(self, cookie: str | None, name: str) -> str | None:
         """Return what stands for the browser, if this person has signed in there before."""
@@ -26,8 +28,4 @@ class Devices:
             device, _, owner = self._signer.unsign(cookie).decode().partition(":")
         except (BadSignature, UnicodeDecodeError):
             return None
-        return device if owner == _digest(name) else None
-
-
-def _digest(name: str) -> str:
-    return hashlib.sha256(name.casefold().encode()).hexdigest()
+        return device if owner == digest(name.casefold()) else None

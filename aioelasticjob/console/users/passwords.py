@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 from typing import Final
@@ -67,3 +68,8 @@ def check_password(name: str, password: str) -> None:
         raise InvalidSetting("password", "…", f"{SHORTEST} to {LONGEST} characters")
     if password.lower() == name.lower() or len(set(password)) < 4:
         raise InvalidSetting("password", "…", "must not be easy to guess")
+
+
+def digest(text: str) -> str:
+    """Return a hash that is made at once: of a random token, which nobody can guess, or of what is no secret."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -15,6 +15,7 @@ from aioelasticjob.clock import Clock
 from aioelasticjob.console.settings import ConsoleSettings
 from aioelasticjob.console.storage.database import Database, DatabaseUnwritable
 from aioelasticjob.console.users.accounts import Person, Role, grants_of
+from aioelasticjob.console.users.passwords import digest
 
 TOUCH = 60.0
 """Seconds within which a session is written down as used once at most."""
@@ -49,7 +50,9 @@ class Sessions:
 
         def work(db: sqlite3.Connection) -> None:
             db.execute("delete from sessions where not (seen > ? and created > ?)", self._oldest(now))
-            db.execute("insert into sessions values (?, ?, ?, ?, ?)", (_hash(key), person.name, _hash(agent), now, now))
+            db.execute(
+                "insert into sessions values (?, ?, ?, ?, ?)", (digest(key), person.name, digest(agent), now, now)
+            )
 
         await self._database.run(work)
         return self._signer.sign(key).decode()
@@ -62,9 +65,9 @@ class Sessions:
             key = self._signer.unsign(cookie).decode()
         except (BadSignature, UnicodeDecodeError):
             return None
-        id = _hash(key)
+        id = digest(key)
         now = self._clock.now()
-        found = await self._database.run(lambda db: self._look_up(db, id, _hash(agent), now))
+        found = await self._database.run(lambda db: self._look_up(db, id, digest(agent), now))
         if found is None:
             await self._write("delete from sessions where id = ?", (id,))
             return None
@@ -118,7 +121,3 @@ async def secret_of(database: Database) -> bytes:
         return bytes.fromhex(db.execute("select value from secrets where name = 'signing'").fetchone()[0])
 
     return await database.run(work)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
