@@ -21,6 +21,7 @@ from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.dataflow import DataflowEngine
 from aioelasticjob.engine.early_end import RetryWaits, StreamControl
+from aioelasticjob.engine.ending import Ending
 from aioelasticjob.engine.execution import Execution, execute
 from aioelasticjob.engine.executors import Executors
 from aioelasticjob.engine.run_counts import RunCounts
@@ -158,7 +159,7 @@ def _flight(config: JobConfig, job: Job) -> Execution:
     claim = Claim(Fire(0, FireSource.CRON), "me", 1, {0: VersionedRecord(Record(), 0, 1)}, {})
     views = Latest(JobView(Layout("flow"), Tree(), config))
     reins = StreamControl(views.value, views, RunCounts(), Events())
-    return Execution(job, config, claim, _NoOffsets(), Executors(), _raise, RetryWaits(views), reins)
+    return Execution(job, config, claim, _NoOffsets(), Executors(), _raise, RetryWaits(views, Latest(Ending())), reins)
 
 
 class _NoOffsets:

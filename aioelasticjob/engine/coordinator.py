@@ -72,6 +72,10 @@ UnwantedRecords: TypeAlias = Mapping[int, tuple[Delete, Record | None]]
 class CoordinatedJob(Protocol):
     """The job that is coordinated, in one session."""
 
+    @property
+    def takes_part(self) -> bool:
+        """Whether this instance still coordinates: it has not been dismissed, and the job has not ended here."""
+
     def view_changed(self) -> None:
         """Note that there is a newer view."""
 
@@ -117,7 +121,6 @@ class Coordinator:
         """The mistakes in the job's nodes that were logged last."""
         self._logged: JobView | None = None
         """The view whose mistakes and changes were logged last."""
-        self._leaves = False
         self._ahead_since: float | None = None
         """Since when the schedule's date lies far in the future, by the loop's clock; None if it does not."""
         self._written = 0
@@ -132,7 +135,7 @@ class Coordinator:
         self._written = 0
         view = self._read_view()
         member = self._member
-        if self._leaves:  # an instance that leaves coordinates no more
+        if not self._job.takes_part:
             return inf
         may_be_dismissed = member.id not in view.instances or member.layout.shutdown(member.id) in view.tree
         found: float | Work
@@ -161,7 +164,6 @@ class Coordinator:
             return self._pause(view, quiet=False)
         if view is not self._logged:
             if (error := foreign(view.tree, member.layout)) is not None:
-                self._leaves = True
                 self._job.fail(error)
                 return inf
             known = self._findings
@@ -182,7 +184,6 @@ class Coordinator:
         known = 0 if self._logged is None else self._logged.tree.zxid
         if why := await dismissed(self._member, view, known):
             self._log_operator_actions(view)
-            self._leaves = True
             self._job.dismissed(why)
             return inf
         found = self._decide(view)

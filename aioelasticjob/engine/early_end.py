@@ -13,6 +13,7 @@ from anyio import CancelScope, Event, move_on_after
 from aioelasticjob.core import records
 from aioelasticjob.core.request_runs import requested_of
 from aioelasticjob.core.view import JobView
+from aioelasticjob.engine.ending import Ending
 from aioelasticjob.engine.run_counts import RunCounts
 from aioelasticjob.events import Events
 from aioelasticjob.ground.latest import Latest
@@ -39,10 +40,15 @@ class FailedAttempt:
 class RetryWaits:
     """The waits of one job in one session."""
 
-    def __init__(self, views: Latest[JobView]) -> None:
+    def __init__(self, views: Latest[JobView], ending: Latest[Ending]) -> None:
         self._views = views
+        self._ending = ending
         self._open: dict[CancelScope, None] = {}
-        self.leaves = False
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the job leaves."""
+        return self._ending.value.leaves
 
     @property
     def hands_over(self) -> bool:
@@ -51,7 +57,6 @@ class RetryWaits:
 
     def leave(self) -> None:
         """End all waits: the job leaves, so no further attempt begins."""
-        self.leaves = True
         for scope in self._open:
             scope.cancel()
 

@@ -75,6 +75,7 @@ class JobScheduler(CommandLoop):
         shared: ProcessContext,
         tasks: TaskScope,
         past: Past,
+        stopping: Stopping,
     ) -> None:
         self._job = job
         self._member = member
@@ -89,12 +90,10 @@ class JobScheduler(CommandLoop):
         self._claims = Claims(member, locks)
         self._settlements = settlements = Settlements(member, driver.reader, locks)
         self.run_counts = self._stats.run_counts
-        self.stopping = Stopping(member, shared.departures)
+        self._stopping = stopping
         self._ahead = ClaimAhead(member, shared.starts, settlements)
-        self._runs = Runs(job, views, shared, driver, settlements, self.stopping)
+        self._runs = Runs(job, views, shared, driver, settlements, stopping)
         self._choice = Choice(member.id, self._state, self._ahead.lead, driver.offsets.possible)
-        self.left = False
-        """Whether this instance was asked to leave."""
         self._failures = 0
         """How many passes in a row the registry has refused."""
         self._resume_at = 0.0
@@ -135,10 +134,9 @@ class JobScheduler(CommandLoop):
         """Seconds that running handlers have to end when the job leaves."""
         return self.views.value.config.shutdown_timeout
 
-    def leave(self, *, process_stops: bool) -> None:
+    def leave(self) -> None:
         """Stop claiming, and leave once no handler runs."""
-        self.left = True
-        self.stopping.leave(self.shutdown_timeout, self.cancel, process_stops=process_stops)
+        self._stopping.leave(self.shutdown_timeout, self.cancel)
         if self._wait_for_view is not None:
             self._wait_for_view.cancel()
         self._runs.leave()
@@ -175,7 +173,7 @@ class JobScheduler(CommandLoop):
 
         The result is the seconds until there can be more to run; None if there may be more now.
         """
-        if self.left:
+        if self._stopping.leaves:
             with suppress(RegistryError):  # the next holder reports as missed what this one has excused
                 yield from self._state.leave(self.views.value)
             self._tasks.owner.end_soon()
@@ -219,7 +217,7 @@ class JobScheduler(CommandLoop):
                 return self._claim(command)
             case AwaitMoment(view, claim):
                 ahead = max(0, claim.fire.slot - state.clock.now)
-                is_outdated = self.left or (ahead > 0 and self.views.value is not view)
+                is_outdated = self._stopping.leaves or (ahead > 0 and self.views.value is not view)
                 return self._ahead.wait(claim, ahead, is_outdated=is_outdated)
             case RunItems(view, claim, offsets):
                 self._ahead.begun()
@@ -261,7 +259,7 @@ class JobScheduler(CommandLoop):
     async def _await_new_view(self) -> JobView:
         """Wait until the view was read anew after an outage, and return it: the schedule may have changed."""
         with move_on_after(MIRROR_TIMEOUT) as self._wait_for_view:
-            await self.views.until(lambda view: self.left or not view.tree.outdated)
+            await self.views.until(lambda view: self._stopping.leaves or not view.tree.outdated)
         self.views.value.tree.accept_as_newest()  # run with the old view rather than not at all
         return self.views.value
 
@@ -288,7 +286,7 @@ class JobScheduler(CommandLoop):
         The caller has cancelled all tasks.
         """
         self.end_pass()
-        with move_on_after(self.stopping.settle_timeout, shield=True), suppress(SessionEnded):
+        with move_on_after(self._stopping.settle_timeout, shield=True), suppress(SessionEnded):
             await self._runs.finish()
             await self._ahead.give_back()
         self._driver.say_all()

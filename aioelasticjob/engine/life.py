@@ -6,7 +6,7 @@ import logging
 from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from operator import is_not
@@ -24,6 +24,7 @@ from aioelasticjob.core.view import JobView, read
 from aioelasticjob.engine.claims import OwnLocks
 from aioelasticjob.engine.commit import ENDED_STATES, connected, until_answered
 from aioelasticjob.engine.coordinator import Coordinator
+from aioelasticjob.engine.ending import Ending
 from aioelasticjob.engine.health import JobHealth
 from aioelasticjob.engine.item_reader import ItemReader
 from aioelasticjob.engine.job_scheduler import JobScheduler
@@ -31,6 +32,7 @@ from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.membership import LEAVE, announce_leaving, dismissed, join, leave
 from aioelasticjob.engine.monitor_port import OFF, MonitorPort
 from aioelasticjob.engine.process_context import ProcessContext
+from aioelasticjob.engine.run_counts import RunCounts
 from aioelasticjob.engine.settlements import Settlements
 from aioelasticjob.engine.stopping import Stopping
 from aioelasticjob.engine.turns import Activity, Scheduler, TaskScope, Work
@@ -56,6 +58,8 @@ class History(Past):
 
     job: str
     limited_log: LimitedLog
+    ending: Latest[Ending] = field(default_factory=lambda: Latest(Ending()))
+    """Whether the job leaves, for good."""
     is_up: bool = False
     """Whether the job has joined once, or has to wait before it can."""
     config: JobConfig | None = None
@@ -134,13 +138,12 @@ class Life:
         """The wait until the job can join, which ends if the process leaves; deleted once the job has joined."""
         self.is_over = False
         """Whether this life is to end."""
-        self.dismissal = ""
-        """Why the job has to leave though the process goes on; empty if it stays, or leaves with the process."""
+        self.stopping = Stopping(member, shared.departures, past.ending)
 
     @property
-    def left(self) -> bool:
-        """Whether the job was asked to leave."""
-        return bool(self.dismissal) if self.job_scheduler is None else self.job_scheduler.left
+    def takes_part(self) -> bool:
+        """Whether this instance still coordinates: it has not been dismissed, and this life goes on."""
+        return not (self.is_over or self._past.ending.value.dismissal)
 
     async def begin(self, up: Callable[[], None]) -> None:
         """Join the job, or wait until it is worth trying again.  ``up`` is called once it has joined, or has to wait.
@@ -164,7 +167,8 @@ class Life:
         up()
         if lacking:
             try:
-                self.dismissal = await self._wait_until_known()
+                if why := await self._wait_until_known():
+                    self._past.ending.set(self._past.ending.value.dismissed(why))
                 return
             except InvalidSetting as mistake:
                 past.wait(mistake)
@@ -234,7 +238,7 @@ class Life:
         if past.since == inf:
             here = views.value.instances.get(member.id)
             past.since = shared.clock.now() if here is None else here.up_since
-        job_scheduler = JobScheduler(self._job, member, views, shared, self.tasks, past)
+        job_scheduler = JobScheduler(self._job, member, views, shared, self.tasks, past, self.stopping)
         coordinator = Coordinator(member, trees, shared.switches, views, job_scheduler.run_counts, shared.clock, self)
         self._coordinating = Activity(self.tasks, coordinator)
         if past.again:
@@ -306,19 +310,19 @@ class Life:
 
     def dismissed(self, why: str) -> None:
         """Leave, because an operator has asked for it, or has removed the job or the instance's node."""
-        self.dismissal = why
-        if self.job_scheduler is not None and not self.job_scheduler.left:
-            self.leave(process_stops=False)
+        self._past.ending.set(self._past.ending.value.dismissed(why))
+        if not self.stopping.has_begun:
+            self.leave()
 
-    def leave(self, *, process_stops: bool) -> None:
+    def leave(self) -> None:
         """Stop claiming, and leave once no handler runs; do not wait any longer until the job can join."""
         if self.job_scheduler is None:
             self._wait.cancel()
             return
-        announces = not (self.job_scheduler.left or self.job_scheduler.is_at_rest)  # or it unregisters soon
-        self.job_scheduler.leave(process_stops=process_stops)
+        announces = not (self.stopping.has_begun or self.job_scheduler.is_at_rest)  # or it unregisters soon
+        self.job_scheduler.leave()
         if announces:
-            self.tasks.start_soon(_announce_leaving, self.member, self.job_scheduler.stopping)
+            self.tasks.start_soon(_announce_leaving, self.member, self.stopping)
 
     async def end(self) -> None:
         """Cancel the tasks that are left, unregister the instance, note what the next life has to know; close all."""
@@ -332,8 +336,8 @@ class Life:
                 view = job_scheduler.views.value
                 await job_scheduler.end_runs()
                 goes_away = not self.errors or isinstance(self.errors[0], ForeignData)
-                if goes_away and job_scheduler.stopping.settle_timeout:
-                    await _unregister(job_scheduler, self.member, view, self._shared)
+                if goes_away and self.stopping.settle_timeout:
+                    await _unregister(job_scheduler.run_counts, self.stopping, self.member, view, self._shared)
                 self._past.config = view.config
         finally:
             self._follower.close()
@@ -341,8 +345,7 @@ class Life:
                 activity.end()
             if self._port is not None:
                 self._port.close()
-            if self.job_scheduler is not None:
-                self.job_scheduler.stopping.life_ended()
+            self.stopping.life_ended()
 
     async def remove_what_is_left(self) -> None:
         """Remove the job's locks and its instance, if that failed when it left because there was no connection.
@@ -396,7 +399,9 @@ async def _announce_leaving(member: Member, stopping: Stopping) -> None:
         log.debug("%s: this instance could not announce that it leaves: %s", job, error, extra={"job": job})
 
 
-async def _unregister(job_scheduler: JobScheduler, member: Member, view: JobView, shared: ProcessContext) -> None:
+async def _unregister(
+    counts: RunCounts, stopping: Stopping, member: Member, view: JobView, shared: ProcessContext
+) -> None:
     """Remove the instance's node, after publishing the counts since the last tick, which only this instance has."""
     loop = get_running_loop()
     departures = shared.departures
@@ -409,11 +414,11 @@ async def _unregister(job_scheduler: JobScheduler, member: Member, view: JobView
             if departures.in_vain > max(began, departures.newest):
                 return  # another job has waited in vain while this one waited for its turn
             with fail_after(LEAVE_TIMEOUT, shield=True):
-                if job_scheduler.left:
+                if stopping.leaves:
                     now = shared.clock.now() - (member.session.clock_skew or 0.0)
-                    await job_scheduler.run_counts.publish(member, view, now)
+                    await counts.publish(member, view, now)
                 await leave(member)
-        job_scheduler.stopping.accepted()
+        stopping.accepted()
     except (RegistryError, TimeoutError) as error:  # then the session's end removes the instance
         if isinstance(error, TimeoutError):
             departures.in_vain = loop.time()

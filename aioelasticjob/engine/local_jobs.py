@@ -24,7 +24,6 @@ from aioelasticjob.engine.process_context import REGISTERING_AT_ONCE, ProcessCon
 from aioelasticjob.engine.refusals import Refusals
 from aioelasticjob.engine.turns import Scheduler
 from aioelasticjob.errors import ElasticJobError, OutcomeUnknown, RegistryError, SessionEnded, Suspended
-from aioelasticjob.ground.latest import Latest
 from aioelasticjob.host.importable import importable_name
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.kinds import CODED
@@ -69,15 +68,13 @@ class LocalJob:
         self._host = host
         self._shared = shared
         self._scheduler = scheduler
-        self._leaving = False
         self._past = History(job=job.config.job_name, limited_log=shared.limited_log)
+        self.ending = self._past.ending
         self._refusals = Refusals(job.config.job_name, shared.clock, shared.limited_log)
         self._incarnation = 0
         self._instance = ""
         self.life: Life | None = None
         """The job's life in the present session; None before the first, between two, and after the job has left."""
-        self.gone = Latest(False)
-        """Whether the job has left for good."""
 
     @property
     def running(self) -> JobScheduler | None:
@@ -109,31 +106,33 @@ class LocalJob:
                 self._past.is_up = True
                 task_status.started()
 
-        while not self._leaving:
+        while not self.ending.value.leaves:
             await self._pause()
             status = await self._session.status.until(lambda now: now.state in READABLE)
-            if status.state is SessionState.CLOSED or self._leaving:
+            if status.state is SessionState.CLOSED or self.ending.value.leaves:
                 break
             member = self._member(status)
             life = self.life = Life(self._job, member, self._shared, self._scheduler, self._past, self._go_on)
             if await self._begin(life, up):
                 return
-            if await self._end_life(life):
-                break
+            await self._end_life(life)
         up()
-        self.gone.set(True)
+        self.ending.set(self.ending.value.gone())
 
     def leave(self) -> None:
         """Leave once the running handlers have ended."""
-        was_leaving = self._leaving
-        self._leaving = True
-        if self.life is not None and not was_leaving:
-            self.life.leave(process_stops=True)
+        ending = self.ending.value
+        if ending.process_stops:
+            return
+        self.ending.set(ending.with_process())
+        if self.life is not None:
+            self.life.leave()
 
     async def stopped(self) -> None:
         """Wait until the job that leaves has left.  Without a connection the items stay unsettled."""
-        if self.running is not None:
-            await self.running.stopping.stopped()
+        life = self.life
+        if life is not None and life.job_scheduler is not None:
+            await life.stopping.stopped()
 
     async def end_with_process(self, life: Life) -> None:
         """End a life, because the process ends.  If the life is ending already, only wait for its tasks."""
@@ -158,29 +157,28 @@ class LocalJob:
             return False
         if life.job_scheduler is None or life.tasks.over:  # the session may have ended just after the job had joined
             return False
-        if self._leaving:
-            life.leave(process_stops=True)
+        if self.ending.value.process_stops:
+            life.leave()
         return True
 
     async def _go_on(self, life: Life) -> None:
-        """End a life, and begin the next one unless the job has left."""
-        if await self._end_life(life):
-            self.gone.set(True)
-        else:
-            await self.live()
+        """End a life, and begin the next one unless the job leaves."""
+        await self._end_life(life)
+        await self.live()
 
-    async def _end_life(self, life: Life) -> bool:
-        """End a life, and report its error; return whether the job has left.  Errors in ending it do not go further."""
+    async def _end_life(self, life: Life) -> None:
+        """End a life, and report its error.  Errors in ending it do not go further."""
         life.is_over = True
         self._report_errors(life)  # at once: the end of a life waits for handlers, some of which may hang
         reported = len(life.errors)
         try:
             await life.end()
             self.life = None  # now: what follows may take long
-            if life.left:
+            ending = self.ending.value
+            if ending.leaves:
                 self._past.standing_by = None
-            if life.dismissal and not self._leaving:  # otherwise the process ends, and its session
-                problem = f"{life.dismissal}; restart the process to run the job here again"
+            if ending.dismissal and not ending.process_stops:  # otherwise the process ends, and its session
+                problem = f"{ending.dismissal}; restart the process to run the job here again"
                 self._past.standing_by = JobHealth(self._job.config.job_name, problem=problem, dismissed=True)
                 await life.remove_what_is_left()
         except Exception as error:
@@ -188,7 +186,6 @@ class LocalJob:
         finally:
             self.life = None
             self._report_errors(life, reported)
-        return life.left
 
     def _report_errors(self, life: Life, first: int = 0) -> None:
         """Report the error that has ended a life, and later ones if they are bugs of this package."""

@@ -76,7 +76,7 @@ class Runs:
         self._stats = driver.stats
         self._settlements = settlements
         self._loop = get_running_loop()
-        self._retry_waits = RetryWaits(views)
+        self._retry_waits = RetryWaits(views, stopping.ending)
         self._fitted = (job.config, job.config)
         """The newest configuration in force, and what the handlers make of it."""
         self.execution: Execution | None = None

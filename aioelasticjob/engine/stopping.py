@@ -10,6 +10,7 @@ from math import inf
 
 from anyio import CancelScope
 
+from aioelasticjob.engine.ending import Ending, Stage
 from aioelasticjob.engine.member import Member
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.ground.plural import listed_items
@@ -41,17 +42,13 @@ class Stopping:
     Thousands of jobs may leave at the same time, so it has timers, and no task.
     """
 
-    def __init__(self, member: Member, departures: Departures) -> None:
+    def __init__(self, member: Member, departures: Departures, ending: Latest[Ending]) -> None:
+        self.ending = ending
         self._member = member
         self._departures = departures
         self._loop = get_running_loop()
-        self.over = Latest(False)
-        """Whether nobody waits any more: the job has left, its session is over, or the process has waited enough."""
         self.settling: Claim | None = None
-        self.settle_timeout = SETTLE_TIMEOUT
-        """Seconds that settling may take when everything is cancelled; 0 after the process has waited long enough."""
         self._handling = False
-        self._process_stops = False
         self._limit: TimerHandle | None = None
         """Cancels the handlers that run too long, if the job leaves."""
         self._next_look: TimerHandle | None = None
@@ -67,33 +64,46 @@ class Stopping:
         self._since = self._loop.time()
         self._handling = False
 
-    def leave(self, shutdown_timeout: float, cancel: Callable[[], object], *, process_stops: bool) -> None:
-        """Note that the job leaves; ``cancel`` is called if its handlers have not ended in so many seconds.
+    @property
+    def leaves(self) -> bool:
+        """Whether the job was asked to leave."""
+        return self.ending.value.leaves
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether ``leave`` was called in this session."""
+        return self._limit is not None
+
+    @property
+    def settle_timeout(self) -> float:
+        """Seconds that settling may take when everything is cancelled; 0 after the process has waited long enough."""
+        return 0.0 if self.ending.value.stage is Stage.GIVEN_UP else SETTLE_TIMEOUT
+
+    def leave(self, shutdown_timeout: float, cancel: Callable[[], object]) -> None:
+        """Act on it that the job leaves; ``cancel`` is called if its handlers have not ended in so many seconds.
 
         If the process goes on, because an operator has dismissed the job, nobody waits for the last writes: they are
         tried until the session ends.  If the process stops later, this is called a second time.  Then the last writes
         are given their whole time, but the handlers are not.
         """
-        self._process_stops = process_stops
         self._since = self._loop.time()
         if self._limit is None:
             self._limit = self._loop.call_later(shutdown_timeout, cancel)
         self._deadline = self._since + shutdown_timeout + SETTLE_TIMEOUT
-        self.settle_timeout = SETTLE_TIMEOUT
         if self._next_look is not None:
             self._next_look.cancel()
         self._look(has_warned=False)
 
     def accepted(self) -> None:
         """Note that the registry has accepted a write of the job; it counts if the job leaves."""
-        if self._limit is not None:
+        if self.leaves:
             self._departures.newest = self._loop.time()
 
     def life_ended(self) -> None:
         """Note that the job has left or its session is over."""
-        if self._limit is not None:
-            self._limit.cancel()
-        self.over.set(True)
+        for timer in (self._limit, self._next_look):
+            if timer is not None:
+                timer.cancel()
 
     async def stopped(self) -> None:
         """Wait until the job has left, or until it is not worth waiting any more.
@@ -102,21 +112,21 @@ class Stopping:
         seconds.  While it accepts writes of other jobs that leave, this job only waits for its turn: nothing is logged.
         """
         with CancelScope(deadline=self._deadline) as limit:
-            await self.over.until(bool)
+            await self.ending.until(lambda ending: not ending.is_awaited)
         if limit.cancelled_caught and not self._handling:
             waited = self._loop.time() - self._since
             self._give_up(f"the registry is slow: it has not accepted everything in {waited:.3g} s")
 
     def _look(self, *, has_warned: bool) -> None:
         """Warn if the registry has accepted nothing for ``WARN_AFTER``; if the process stops, give up later."""
-        if self.over.value:
+        if not self.ending.value.is_awaited:
             return
         now = self._loop.time()
         since = now if self._handling else max(self._since, self._departures.newest)
         if has_warned and now >= since + SETTLE_TIMEOUT:
             return self._give_up()
         if not has_warned and now >= since + WARN_AFTER:
-            if not self._process_stops:
+            if not self.ending.value.process_stops:
                 return self._warn("leaves, and goes on trying")
             self._warn(f"stops, and waits up to {SETTLE_TIMEOUT:g} s")
             has_warned = True
@@ -125,8 +135,7 @@ class Stopping:
 
     def _give_up(self, why: str = "") -> None:
         self._warn("stops, and waits no longer", why)
-        self.settle_timeout = 0.0
-        self.over.set(True)
+        self.ending.set(self.ending.value.given_up())
 
     def _warn(self, does: str, why: str = "") -> None:
         """Log what this instance still has to write; if many jobs of a process stop, one is named, the rest counted."""

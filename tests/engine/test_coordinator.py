@@ -51,6 +51,10 @@ class CoordinatedInstance:
             *(job.member, self.trees, self.switches, self.views, RunCounts(), VirtualClock(), self)
         )
 
+    @property
+    def takes_part(self) -> bool:
+        return not self.called
+
     def view_changed(self) -> None:
         """Nobody follows the views."""
 

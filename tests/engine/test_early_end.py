@@ -11,6 +11,7 @@ import pytest
 from aioelasticjob.core.layout import server_switch
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.early_end import HELD_ELSEWHERE, LEAVES, SWITCHED_OFF, RetryWaits, why_not_again
+from aioelasticjob.engine.ending import Ending
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.model import Claim, Fire, FireSource
 from aioelasticjob.registry.tree import Node, Tree
@@ -74,15 +75,17 @@ def test_a_wait_ends_in_time_or_with_the_reason_that_comes_meanwhile() -> None:
         views, began = Latest(view()), anyio.current_time()
         async with anyio.create_task_group() as tasks:
             for seconds in (1.0, 3.0):
-                tasks.start_soon(wait, RetryWaits(views), seconds)
+                tasks.start_soon(wait, RetryWaits(views, Latest(Ending())), seconds)
             await anyio.sleep(2)
             views.set(view(MOVED))
-        waits = RetryWaits(Latest(view()))
+        ending = Latest(Ending())
+        waits = RetryWaits(Latest(view()), ending)
         began = anyio.current_time()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait, waits, 5.0)
             tasks.start_soon(wait, waits, 7.0)
             await anyio.sleep(1)
+            ending.set(ending.value.with_process())
             waits.leave()
         await wait(waits, 5.0)
 

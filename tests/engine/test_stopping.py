@@ -16,9 +16,11 @@ from aioelasticjob import ElasticJob, ItemContext, operations
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.records import decode
 from aioelasticjob.engine import life, process_context
+from aioelasticjob.engine.ending import Ending
 from aioelasticjob.engine.life import LEAVE_TIMEOUT
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.stopping import SETTLE_TIMEOUT, Departures, Stopping
+from aioelasticjob.ground.latest import Latest
 from aioelasticjob.ground.limited_log import LimitedLog
 from aioelasticjob.operations import JobStatus, NotPossible
 from aioelasticjob.registry.session import Session, SessionState
@@ -425,11 +427,11 @@ def _said_while_others_leave(
 
     async def scene() -> float:
         departures, loop = Departures(), asyncio.get_running_loop()
-        last, other = (Stopping(member, departures) for _ in range(2))
+        last, other = (Stopping(member, departures, Latest(Ending().with_process())) for _ in range(2))
         began = loop.time()
         async with anyio.create_task_group() as tasks:
             for one in (last, other):
-                one.leave(seconds - SETTLE_TIMEOUT, list, process_stops=True)
+                one.leave(seconds - SETTLE_TIMEOUT, list)
                 tasks.start_soon(one.stopped)
             while loop.time() - began < 8:
                 await asyncio.sleep(0.25)
@@ -437,7 +439,7 @@ def _said_while_others_leave(
                     said.append((loop.time() - began, text.partition(", and ")[2]))
                 if loop.time() - began <= accepting_for:
                     other.accepted()
-            other.life_ended()
+            other.ending.set(other.ending.value.gone())
         return last.settle_timeout
 
     return said, run(scene)
@@ -511,10 +513,10 @@ def test_a_job_that_has_left_cancels_nothing_when_its_shutdown_timeout_is_over()
     cancelled = list[str]()
 
     async def scene() -> None:
-        ended, goes_on = (Stopping(cast(Any, None), Departures()) for _ in range(2))
+        ended, goes_on = (Stopping(cast(Any, None), Departures(), Latest(Ending().with_process())) for _ in range(2))
         with goes_on:  # otherwise it would say that the registry accepts nothing
             for one, name in ((ended, "ended"), (goes_on, "goes on")):
-                one.leave(5.0, partial(cancelled.append, name), process_stops=True)
+                one.leave(5.0, partial(cancelled.append, name))
             ended.life_ended()
             await asyncio.sleep(4.9)
             assert cancelled == []

@@ -10,6 +10,7 @@ from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.early_end import RetryWaits
+from aioelasticjob.engine.ending import Ending
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.model import Claim
 from aioelasticjob.registry.tree import Tree
@@ -19,7 +20,8 @@ class PlainWaits(RetryWaits):
     """Waits before each attempt, whatever a view would say."""
 
     def __init__(self, config: JobConfig | None = None) -> None:
-        super().__init__(Latest(JobView(Layout("job"), Tree(), config or JobConfig.build(job_name="job"))))
+        view = JobView(Layout("job"), Tree(), config or JobConfig.build(job_name="job"))
+        super().__init__(Latest(view), Latest(Ending()))
 
     async def wait(self, claim: Claim, items: Collection[int], seconds: float) -> str:
         await sleep(seconds)

@@ -94,7 +94,7 @@ class Process:
         jobs = LocalJobs(self.session, [job], host, self._shared)
         async with jobs.open() as (local,), create_task_group() as tasks:
             tasks.start_soon(self._leave, local)
-            await local.gone.until(bool)
+            await local.ending.until(lambda ending: ending.is_gone)
             tasks.cancel_scope.cancel()
         self.world.left(self)
 
