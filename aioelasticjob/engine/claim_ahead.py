@@ -9,8 +9,8 @@ from __future__ import annotations
 from asyncio import get_running_loop
 from zlib import crc32
 
-from aioelasticjob.engine.driver import Awaited
 from aioelasticjob.engine.member import Member
+from aioelasticjob.engine.passes import Awaited
 from aioelasticjob.engine.settlements import Settlements
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.model import Claim

@@ -1,4 +1,4 @@
-"""Schedules one job in one session: it makes passes, and performs what is commanded, one run at a time."""
+"""Schedules one job in one session: it begins passes, and performs what is commanded, one run at a time."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ from aioelasticjob.engine.claim_ahead import ClaimAhead
 from aioelasticjob.engine.claims import Claims, OwnLocks, SentClaim, remove_orphan_mark
 from aioelasticjob.engine.commit import until_answered
 from aioelasticjob.engine.coordinator import MIRROR_TIMEOUT
-from aioelasticjob.engine.driver import Awaited, CommandLoop, InTask, Pass, StateDriver
+from aioelasticjob.engine.driver import StateDriver
 from aioelasticjob.engine.health import JobHealth
 from aioelasticjob.engine.listeners import join_run
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.missed_reports import EXPIRED, REMOVED, left_of
+from aioelasticjob.engine.passes import Awaited, InTask, Pass, Passes
 from aioelasticjob.engine.process_context import ProcessContext
 from aioelasticjob.engine.refusals import READ_DUE
 from aioelasticjob.engine.runs import Runs
 from aioelasticjob.engine.settlements import Settlements
 from aioelasticjob.engine.stats import ExecutionStats
 from aioelasticjob.engine.stopping import Stopping
-from aioelasticjob.engine.turns import Activity, TaskScope
+from aioelasticjob.engine.turns import TaskScope
 from aioelasticjob.errors import RegistryError, SessionEnded, Suspended
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.jobs.base import Job
@@ -64,7 +65,7 @@ LOOK_AGAIN_AFTER = 1.0
 """Seconds between two reads of the record of a run that the leader has yet to end."""
 
 
-class JobScheduler(CommandLoop):
+class JobScheduler:
     """Runs one job in one session.  Its turns follow one another, so the job never has two executions at a time."""
 
     def __init__(
@@ -85,7 +86,9 @@ class JobScheduler(CommandLoop):
         self._loop = tasks.scheduler.loop
         self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher)
         driver = StateDriver(member, views.value, self._stats, past)
-        super().__init__(driver, Activity(tasks, self, is_urgent=False))
+        self._driver = driver
+        self._state = driver.state
+        self.passes = Passes(self, driver, tasks)
         locks = OwnLocks()
         self._claims = Claims(member, locks)
         self._settlements = settlements = Settlements(member, driver.reader, locks)
@@ -152,7 +155,7 @@ class JobScheduler(CommandLoop):
         self._state.notice_what_is_off(self.views.value)
         self._ahead.end_wait()
         self._runs.stop_cancelled()
-        self.activity.wake()
+        self.passes.activity.wake()
 
     def look_again(self) -> None:
         """Compute anew which items are due, because the time was set."""
@@ -168,7 +171,7 @@ class JobScheduler(CommandLoop):
         self._ahead.end_wait()
         self._runs.cancel()
 
-    def _begin(self) -> Pass:
+    def begin(self) -> Pass:
         """See the newest view, and run what comes first.
 
         The result is the seconds until there can be more to run; None if there may be more now.
@@ -193,7 +196,7 @@ class JobScheduler(CommandLoop):
         waits = taken is None or (taken.stale and taken.claim is None)
         return self._rest(view) if waits else None
 
-    def _refused(self, error: RegistryError) -> float:
+    def refused(self, error: RegistryError) -> float:
         """Return after how many seconds the next pass begins; the items stay due."""
         session = self._member.session
         match error:
@@ -209,7 +212,7 @@ class JobScheduler(CommandLoop):
         self._resume_at = self._loop.time() + pause
         return pause
 
-    def _perform(self, command: Command) -> object:
+    def perform(self, command: Command) -> object:
         """Perform a command, and return its answer, or how it is to be awaited."""
         state = self._state
         match command:
@@ -285,7 +288,7 @@ class JobScheduler(CommandLoop):
 
         The caller has cancelled all tasks.
         """
-        self.end_pass()
+        self.passes.end_pass()
         with move_on_after(self._stopping.settle_timeout, shield=True), suppress(SessionEnded):
             await self._runs.finish()
             await self._ahead.give_back()
@@ -295,7 +298,7 @@ class JobScheduler(CommandLoop):
         """End a streaming run, and ask for a turn: an item was released, or this instance leaves."""
         self._resume_at = 0.0
         self._runs.stop_fetching()
-        self.activity.wake()
+        self.passes.activity.wake()
 
     def _rest(self, view: JobView) -> float:
         """Return the seconds until the next moment or the next look at the clock; 0 if there is a newer view."""

@@ -53,11 +53,13 @@ log = logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
-class History(Past):
+class History:
     """What a job keeps in this process from one session to the next."""
 
     job: str
     limited_log: LimitedLog
+    past: Past = field(default_factory=Past)
+    """The part of it that the core reads."""
     ending: Latest[Ending] = field(default_factory=lambda: Latest(Ending()))
     """Whether the job leaves, for good."""
     is_up: bool = False
@@ -76,7 +78,7 @@ class History(Past):
         A job without records cannot know it: nobody else has noted the moments that it missed between two sessions.
         """
         recorded = self.config is None or self.config.monitor_execution
-        return self.since if recorded else inf
+        return self.past.since if recorded else inf
 
     def wait(self, problem: str | InvalidSetting, instance: str | None = None) -> None:
         """Log why the job has to wait before it can run, once for each reason, and keep it for the job's health."""
@@ -112,13 +114,13 @@ class Life:
         member: Member,
         shared: ProcessContext,
         scheduler: Scheduler,
-        past: History,
+        history: History,
         over: Callable[[Life], Coroutine[Any, Any, None]],
     ) -> None:
         self.member = member
         self._job = job
         self._shared = shared
-        self._past = past
+        self._history = history
         self._scheduler = scheduler
         self._over = over
         self.tasks = TaskScope(scheduler, self)
@@ -138,12 +140,12 @@ class Life:
         """The wait until the job can join, which ends if the process leaves; deleted once the job has joined."""
         self.is_over = False
         """Whether this life is to end."""
-        self.stopping = Stopping(member, shared.departures, past.ending)
+        self.stopping = Stopping(member, shared.departures, history.ending)
 
     @property
     def takes_part(self) -> bool:
         """Whether this instance still coordinates: it has not been dismissed, and this life goes on."""
-        return not (self.is_over or self._past.ending.value.dismissal)
+        return not (self.is_over or self._history.ending.value.dismissal)
 
     async def begin(self, up: Callable[[], None]) -> None:
         """Join the job, or wait until it is worth trying again.  ``up`` is called once it has joined, or has to wait.
@@ -154,24 +156,24 @@ class Life:
         """
         trees = self._follower.trees
         member = self.member
-        past = self._past
+        history = self._history
         async with self._shared.registering:
             self._following.wake()
             # ``session_changed`` may have had the nodes read while this job waited until it may join
             seen = trees.value if self._follower.has_read else await trees.changed()
-            lacking = member.lacks(seen) if past.config is None else ()
+            lacking = member.lacks(seen) if history.config is None else ()
             problem = missing_features_text(lacking) if lacking else await self._join()
         if problem:
             instance = member.id if lacking else None
-            past.wait(problem, instance)
+            history.wait(problem, instance)
         up()
         if lacking:
             try:
                 if why := await self._wait_until_known():
-                    self._past.ending.set(self._past.ending.value.dismissed(why))
+                    self.dismissed(why)
                 return
             except InvalidSetting as mistake:
-                past.wait(mistake)
+                history.wait(mistake)
         if problem:
             with self._wait:  # nodes of another program may change all the time
                 await trees.until(lambda newer: newer is not seen and foreign(newer, member.layout) is None)
@@ -200,22 +202,22 @@ class Life:
 
     async def _join(self) -> InvalidSetting | None:
         """Register the instance, and start the job; return what keeps it from that, if it has to wait."""
-        past = self._past
+        history = self._history
         try:
             trees = self._follower.trees
             switches = self._shared.switches.value
             config = await join(
-                self.member, self._job.config, trees, past.config, past.up_since, switches, year=self._year
+                self.member, self._job.config, trees, history.config, history.up_since, switches, year=self._year
             )
-            past.resume()
-            if past.config is None:
+            history.resume()
+            if history.config is None:
                 _warn_of_differences(self.member, self._job.config, config, trees.value)
             async with self._shared.comparing:  # the registry's time, once for all jobs, before anything is claimed
                 if self.member.session.clock_skew is None:
                     await self.member.session.server_time(self.member.layout.system_time)
             await self._live(config)
         except InvalidSetting as mistake:
-            if not (past.is_up or isinstance(mistake, ForeignData)):
+            if not (history.is_up or isinstance(mistake, ForeignData)):
                 raise
             return mistake
         return None
@@ -229,29 +231,29 @@ class Life:
         member = self.member
         shared = self._shared
         trees = self._follower.trees
-        past = self._past
+        history = self._history
         view = read(trees.value, member.layout, config, config.job_type, shared.switches.value)
         views = Latest(view)
         if config.monitor_port != OFF:
             self._port = MonitorPort(member, views)
             await self._port.move(config.monitor_port)
-        if past.since == inf:
+        if history.past.since == inf:
             here = views.value.instances.get(member.id)
-            past.since = shared.clock.now() if here is None else here.up_since
-        job_scheduler = JobScheduler(self._job, member, views, shared, self.tasks, past, self.stopping)
+            history.past.since = shared.clock.now() if here is None else here.up_since
+        job_scheduler = JobScheduler(self._job, member, views, shared, self.tasks, history.past, self.stopping)
         coordinator = Coordinator(member, trees, shared.switches, views, job_scheduler.run_counts, shared.clock, self)
         self._coordinating = Activity(self.tasks, coordinator)
-        if past.again:
+        if history.again:
             self.tasks.start_soon(job_scheduler.releases.release_left)
         self.job_scheduler = job_scheduler
         del self._wait  # an unused scope takes two kilobytes
-        job_scheduler.activity.wake()
+        job_scheduler.passes.activity.wake()
         self._coordinating.wake()
         self._follow_port(views)
 
     @property
     def _activities(self) -> list[Activity]:
-        running = None if self.job_scheduler is None else self.job_scheduler.activity
+        running = None if self.job_scheduler is None else self.job_scheduler.passes.activity
         activities = self._following, running, self._coordinating, self._listening
         return [activity for activity in activities if activity is not None]
 
@@ -310,7 +312,8 @@ class Life:
 
     def dismissed(self, why: str) -> None:
         """Leave, because an operator has asked for it, or has removed the job or the instance's node."""
-        self._past.ending.set(self._past.ending.value.dismissed(why))
+        ending = self._history.ending
+        ending.set(ending.value.dismissed(why))
         if not self.stopping.has_begun:
             self.leave()
 
@@ -319,7 +322,7 @@ class Life:
         if self.job_scheduler is None:
             self._wait.cancel()
             return
-        announces = not (self.stopping.has_begun or self.job_scheduler.is_at_rest)  # or it unregisters soon
+        announces = not (self.stopping.has_begun or self.job_scheduler.passes.is_at_rest)  # or it unregisters soon
         self.job_scheduler.leave()
         if announces:
             self.tasks.start_soon(_announce_leaving, self.member, self.stopping)
@@ -338,7 +341,7 @@ class Life:
                 goes_away = not self.errors or isinstance(self.errors[0], ForeignData)
                 if goes_away and self.stopping.settle_timeout:
                     await _unregister(job_scheduler.run_counts, self.stopping, self.member, view, self._shared)
-                self._past.config = view.config
+                self._history.config = view.config
         finally:
             self._follower.close()
             for activity in self._activities:
@@ -354,7 +357,7 @@ class Life:
         and an instance that has left would stay the leader.
         """
         member = self.member
-        config = self._past.config
+        config = self._history.config
         settlements = Settlements(member, ItemReader(member), OwnLocks())
 
         async def attempt() -> None:

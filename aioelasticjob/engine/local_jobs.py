@@ -68,8 +68,8 @@ class LocalJob:
         self._host = host
         self._shared = shared
         self._scheduler = scheduler
-        self._past = History(job=job.config.job_name, limited_log=shared.limited_log)
-        self.ending = self._past.ending
+        self._history = History(job=job.config.job_name, limited_log=shared.limited_log)
+        self.ending = self._history.ending
         self._refusals = Refusals(job.config.job_name, shared.clock, shared.limited_log)
         self._incarnation = 0
         self._instance = ""
@@ -85,7 +85,7 @@ class LocalJob:
     def health(self) -> JobHealth:
         """The health of the job in this process."""
         running = self.running
-        found = self._past.standing_by if running is None else running.health
+        found = self._history.standing_by if running is None else running.health
         health = found or JobHealth(self._job.config.job_name)
         return replace(health, refused=self._refusals.present)
 
@@ -102,8 +102,8 @@ class LocalJob:
         """
 
         def up() -> None:
-            if not self._past.is_up:
-                self._past.is_up = True
+            if not self._history.is_up:
+                self._history.is_up = True
                 task_status.started()
 
         while not self.ending.value.leaves:
@@ -112,7 +112,7 @@ class LocalJob:
             if status.state is SessionState.CLOSED or self.ending.value.leaves:
                 break
             member = self._member(status)
-            life = self.life = Life(self._job, member, self._shared, self._scheduler, self._past, self._go_on)
+            life = self.life = Life(self._job, member, self._shared, self._scheduler, self._history, self._go_on)
             if await self._begin(life, up):
                 return
             await self._end_life(life)
@@ -150,7 +150,7 @@ class LocalJob:
                 raise life.errors.pop(0)
         except Exception as error:
             cost = Suspended | SessionEnded | OutcomeUnknown  # a slow start may cause these
-            if not (self._past.is_up or isinstance(error, cost)):
+            if not (self._history.is_up or isinstance(error, cost)):
                 await life.end()
                 raise
             life.errors.insert(0, error)
@@ -176,10 +176,10 @@ class LocalJob:
             self.life = None  # now: what follows may take long
             ending = self.ending.value
             if ending.leaves:
-                self._past.standing_by = None
+                self._history.standing_by = None
             if ending.dismissal and not ending.process_stops:  # otherwise the process ends, and its session
                 problem = f"{ending.dismissal}; restart the process to run the job here again"
-                self._past.standing_by = JobHealth(self._job.config.job_name, problem=problem, dismissed=True)
+                self._history.standing_by = JobHealth(self._job.config.job_name, problem=problem, dismissed=True)
                 await life.remove_what_is_left()
         except Exception as error:
             life.fail(error)
@@ -195,7 +195,7 @@ class LocalJob:
                 message = f"{self._job.config.job_name}: {what}"
                 get_running_loop().call_exception_handler({"message": message, "exception": error})
             elif number == 0:
-                self._past.warn_rejoin(error)
+                self._history.warn_rejoin(error)
 
     async def _pause(self) -> None:
         """Wait a moment if the last life has failed within this session: the cause of the failure may still exist."""
@@ -208,11 +208,12 @@ class LocalJob:
         job = self._job.config.job_name
         host = self._host
         incarnation = status.incarnation
-        self._past.again = incarnation == self._incarnation
-        if not self._past.again:
+        self._history.again = incarnation == self._incarnation
+        if not self._history.again:
             self._incarnation = incarnation
             self._instance = instance_id(host.ip, host.pid, uuid4().hex[:8])
-            self._past.instances = (*self._past.instances, self._instance)[-REMEMBERED_SESSIONS:]
+            past = self._history.past
+            past.instances = (*past.instances, self._instance)[-REMEMBERED_SESSIONS:]
         handler = importable_name(self._job.handler) if self._job.config.job_type in CODED else ""
         return Member(
             session=self._session,

@@ -15,11 +15,12 @@ from aioelasticjob.core.reasons import NOT_RECORDED
 from aioelasticjob.core.timeline import Passed
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.cancellation import HandlerScope
-from aioelasticjob.engine.driver import Awaited, InTask, StateDriver
+from aioelasticjob.engine.driver import StateDriver
 from aioelasticjob.engine.early_end import RetryWaits, StreamControl, left_open
 from aioelasticjob.engine.execution import JOB_LEAVES, Execution, execute
 from aioelasticjob.engine.listeners import with_listeners
 from aioelasticjob.engine.offsets import RunOffsets
+from aioelasticjob.engine.passes import Awaited, InTask
 from aioelasticjob.engine.process_context import ProcessContext
 from aioelasticjob.engine.settlements import Settlement, Settlements
 from aioelasticjob.engine.stopping import Stopping

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from itertools import pairwise
 from math import inf
+from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -21,7 +22,8 @@ from aioelasticjob.core.choice import Choice
 from aioelasticjob.core.commands import ClaimItems, Command, NodeCommand
 from aioelasticjob.core.requests import Request, encode, encode_progress
 from aioelasticjob.engine.claims import ClaimResult
-from aioelasticjob.engine.driver import CommandLoop, InTask, Pass, StateDriver
+from aioelasticjob.engine.driver import StateDriver
+from aioelasticjob.engine.passes import InTask, Pass, Passes
 from aioelasticjob.engine.stats import ExecutionStats
 from aioelasticjob.error_handlers import ErrorDispatcher, Failure, Options
 from aioelasticjob.errors import GivenUp, RegistryError
@@ -703,24 +705,24 @@ def test_the_rescue_of_a_run_for_a_request_ends_it_even_if_the_view_is_older_tha
     stats = ExecutionStats(job.member, clock, events, dispatcher)
     driver = StateDriver(job.member, older, stats, Past(clock.now()))
 
-    class Rescuer(CommandLoop):
-        def _begin(self) -> Pass:
+    class Rescuer:
+        def begin(self) -> Pass:
             run = Choice(job.member.id, driver.state, 100, driver.offsets.possible).next_run(older)
             assert run is not None
             yield from run
             return inf
 
-        def _perform(self, command: Command) -> object:
+        def perform(self, command: Command) -> object:
             if isinstance(command, ClaimItems):
                 fires.append(command.fire)
                 return ClaimResult()
             assert isinstance(command, NodeCommand)
             return InTask(partial(driver.perform, command))
 
-        def _refused(self, error: RegistryError) -> float:
+        def refused(self, error: RegistryError) -> float:
             raise error
 
-    work = Rescuer(driver, cast(Any, None)).turn()  # nothing is awaited
+    work = Passes(Rescuer(), driver, cast(Any, SimpleNamespace(scheduler=None))).turn()  # nothing is awaited
     assert not isinstance(work, float)
     done(work())
     assert [one.requested for one in fires] == [Requested("r", 0, {0: (Progress(1_009_000), 0)})]

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from aioelasticjob.engine.driver import Awaited, CommandLoop, InTask, Pass
+from aioelasticjob.engine.passes import Awaited, InTask, Pass, Passes
 from aioelasticjob.engine.turns import Work
 from aioelasticjob.errors import Conflict, RegistryError, Suspended
 from aioelasticjob.testing import run
@@ -22,8 +22,8 @@ REFUSED = Conflict(0, "/job", "exists")
 
 
 @dataclass
-class Looped:
-    """A loop whose commands are their own answers, and what it did."""
+class ScriptedJob:
+    """A job whose passes follow a script and whose commands are their own answers, and what was done."""
 
     script: Script
     did: list[object] = field(default_factory=list)
@@ -34,15 +34,15 @@ class Looped:
     reports: tuple[object, ...] = ()
 
     @property
-    def scheduler(self) -> Looped:
+    def scheduler(self) -> ScriptedJob:
         return self
 
     @property
-    def state(self) -> Looped:
+    def state(self) -> ScriptedJob:
         return self
 
     def __post_init__(self) -> None:
-        self.loop = ScriptedLoop(self)
+        self.passes = Passes(self, cast(Any, self), cast(Any, self))
 
     def now(self) -> int:
         self.did.append("clocks")
@@ -52,28 +52,20 @@ class Looped:
         self.asked += 1
 
     def work(self) -> Work:
-        found = self.loop.turn()
+        found = self.passes.turn()
         assert not isinstance(found, float)
         return found
 
+    def begin(self) -> Pass:
+        return cast(Any, self.script())
 
-class ScriptedLoop(CommandLoop):
-    """Makes passes that follow a script."""
-
-    def __init__(self, looped: Looped) -> None:
-        super().__init__(cast(Any, looped), cast(Any, looped))
-        self._looped = looped
-
-    def _begin(self) -> Pass:
-        return cast(Any, self._looped.script())
-
-    def _perform(self, command: object) -> object:
+    def perform(self, command: object) -> object:
         if isinstance(command, Exception):
             raise command
         return command
 
-    def _refused(self, error: RegistryError) -> float:
-        self._looped.did.append(error)
+    def refused(self, error: RegistryError) -> float:
+        self.did.append(error)
         return 7.0
 
 
@@ -93,15 +85,15 @@ def noting(did: list[object], *commands: object, rest: float | None = 3.0) -> Sc
 
 def test_answers_that_are_there_are_sent_in_within_one_turn_and_the_clocks_are_read_once() -> None:
     did = list[object]()
-    here = Looped(noting(did, "one", "two"), did)
-    assert here.loop.turn() == 3.0
+    here = ScriptedJob(noting(did, "one", "two"), did)
+    assert here.passes.turn() == 3.0
     assert did == ["clocks", "one", "two"]
 
 
 def test_a_pass_that_may_leave_more_to_do_is_followed_by_another_at_once() -> None:
     did = list[object]()
     passes = [noting(did, "first", rest=None), noting(did, "second")]
-    assert Looped(lambda: passes.pop(0)(), did).loop.turn() == 3.0
+    assert ScriptedJob(lambda: passes.pop(0)(), did).passes.turn() == 3.0
     assert did == ["clocks", "first", "second"]
 
 
@@ -110,36 +102,36 @@ def test_an_awaited_answer_asks_for_a_turn_and_turns_before_it_do_nothing() -> N
         did, future = list[object](), asyncio.get_running_loop().create_future()
         answered = Awaited(lambda: f"{future.result()} answered", future=future)
         passes = [noting(did, answered, "after"), noting(did, rest=inf)]
-        here = Looped(lambda: passes.pop(0)(), did)
-        assert here.loop.turn() == here.loop.turn() == inf
+        here = ScriptedJob(lambda: passes.pop(0)(), did)
+        assert here.passes.turn() == here.passes.turn() == inf
         assert did == ["clocks"]
         future.set_result("it is")
         await asyncio.sleep(0)
         assert here.asked == 1
-        assert here.loop.turn() == 0.0  # what has asked for the second turn is looked at in another pass
+        assert here.passes.turn() == 0.0  # what has asked for the second turn is looked at in another pass
         assert did == ["clocks", "clocks", "it is answered", "after"]
-        assert here.loop.turn() == inf
+        assert here.passes.turn() == inf
 
     run(scene)
 
 
 def test_an_answer_without_a_future_is_there_when_somebody_says_so() -> None:
     did, answered = list[object](), Awaited(lambda: "it has come")
-    here = Looped(noting(did, answered), did)
-    assert here.loop.turn() == inf
+    here = ScriptedJob(noting(did, answered), did)
+    assert here.passes.turn() == inf
     assert here.asked == 0
     answered.come()
     assert here.asked == 1
-    assert here.loop.turn() == 3.0
+    assert here.passes.turn() == 3.0
     assert did == ["clocks", "clocks", "it has come"]
 
 
 def test_an_error_of_the_registry_is_looked_at_also_if_nobody_waits_for_the_answer_any_more() -> None:
     def begin_and_close() -> asyncio.Future[Any]:
         future = asyncio.get_running_loop().create_future()
-        here = Looped(noting([], Awaited(lambda: "never", future=future)), [])
-        here.loop.turn()
-        here.loop.end_pass()
+        here = ScriptedJob(noting([], Awaited(lambda: "never", future=future)), [])
+        here.passes.turn()
+        here.passes.end_pass()
         return future
 
     async def scene() -> None:
@@ -152,10 +144,10 @@ def test_an_error_of_the_registry_is_looked_at_also_if_nobody_waits_for_the_answ
 
 def test_a_step_may_wait_until_other_jobs_have_had_their_turns() -> None:
     did = list[object]()
-    here = Looped(noting(did, Awaited(lambda: "later", is_there=True)), did)
-    assert here.loop.turn() == inf
+    here = ScriptedJob(noting(did, Awaited(lambda: "later", is_there=True)), did)
+    assert here.passes.turn() == inf
     assert here.asked == 1
-    assert here.loop.turn() == 3.0
+    assert here.passes.turn() == 3.0
     assert did == ["clocks", "clocks", "later"]
 
 
@@ -170,7 +162,7 @@ def test_work_for_a_task_is_followed_there_by_the_next_steps_and_by_further_work
         async def begin() -> object:
             return Awaited(lambda: InTask(work), future=future)  # as a run does whose settlement was refused
 
-        here = Looped(noting(did, InTask(work), InTask(work), InTask(begin)), did)
+        here = ScriptedJob(noting(did, InTask(work), InTask(work), InTask(begin)), did)
         assert await here.work()() == inf
         assert did == ["clocks", "clocks", "worked", "clocks", "worked"]
         future.set_result(None)
@@ -196,10 +188,10 @@ def test_what_the_registry_refuses_is_thrown_in(where: str) -> None:
             "concluding": Awaited(future.result, is_there=True),
             "in a task": InTask(work),
         }
-        here = Looped(noting(did, commands[where], "after"), did)
-        found = here.loop.turn()
+        here = ScriptedJob(noting(did, commands[where], "after"), did)
+        found = here.passes.turn()
         if where == "concluding":
-            found = here.loop.turn()
+            found = here.passes.turn()
         assert (found if isinstance(found, float) else await found()) == 3.0
         assert did[-2:] == [REFUSED, "after"]
 
@@ -212,18 +204,18 @@ def test_a_refusal_that_ends_a_pass_says_when_the_next_one_begins() -> None:
     def script() -> Iterator[Any]:
         yield error
 
-    here = Looped(script, did)
-    assert here.loop.turn() == here.loop.turn() == 7.0
+    here = ScriptedJob(script, did)
+    assert here.passes.turn() == here.passes.turn() == 7.0
     assert did == ["clocks", error] * 2
 
 
 def test_a_defect_passes_and_the_next_turn_begins_a_new_pass() -> None:
     did = list[object]()
     passes = [noting(did, AssertionError("a defect")), noting(did, "again")]
-    here = Looped(lambda: passes.pop(0)(), did)
+    here = ScriptedJob(lambda: passes.pop(0)(), did)
     with pytest.raises(AssertionError, match="a defect"):
-        here.loop.turn()
-    assert here.loop.turn() == 3.0
+        here.passes.turn()
+    assert here.passes.turn() == 3.0
     assert did[-1] == "again"
 
 
@@ -231,10 +223,10 @@ def test_a_pass_whose_work_is_cancelled_is_over() -> None:
     async def scene() -> None:
         did = list[object]()
         passes = [noting(did, InTask(asyncio.Event().wait), "never"), noting(did, "again")]
-        here = Looped(lambda: passes.pop(0)(), did)
+        here = ScriptedJob(lambda: passes.pop(0)(), did)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(here.work()(), 1)
-        assert here.loop.turn() == 3.0
+        assert here.passes.turn() == 3.0
         assert did[-1] == "again"
 
     run(scene)
@@ -244,10 +236,10 @@ def test_a_closed_pass_is_not_gone_on_with() -> None:
     async def scene() -> None:
         did, future = list[object](), asyncio.get_running_loop().create_future()
         passes = [noting(did, Awaited(lambda: "never", future=future)), noting(did, "again")]
-        here = Looped(lambda: passes.pop(0)(), did)
-        assert here.loop.turn() == inf
-        here.loop.end_pass()
-        assert here.loop.turn() == 3.0
+        here = ScriptedJob(lambda: passes.pop(0)(), did)
+        assert here.passes.turn() == inf
+        here.passes.end_pass()
+        assert here.passes.turn() == 3.0
         assert did[-1] == "again"
 
     run(scene)
