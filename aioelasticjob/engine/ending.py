@@ -49,11 +49,6 @@ class Ending:
         """Whether there is still something to wait for."""
         return self.stage < Stage.GIVEN_UP
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether the job does not come back in this process."""
-        return self.stage is Stage.GONE
-
     def with_process(self) -> Ending:
         """Return what holds when the process stops."""
         return replace(self, stage=max(self.stage, Stage.LEAVES), process_stops=True)

@@ -55,9 +55,9 @@ class Execution:
     trace: Trace | None = None
     """Puts events of the runs; None unless anybody reads events."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
+    """The outcome of each item.  An item whose run was cut off has none."""
     errors: dict[int, str] = field(default_factory=dict)
     """The first error of each item that has failed, for its record."""
-    """The outcome of each item.  An item whose run was cut off has none."""
     unfinished: frozenset[int] = NONE
     """Items of a stream that may have more records.  Their moment or request stays open, so their holder goes on."""
     is_proven: Callable[[], bool] = lambda: True

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioelasticjob.engine.ending import Ending
+from aioelasticjob.engine.ending import Ending, Stage
 
 TRANSITIONS: list[Callable[[Ending], Ending]] = [
     Ending.with_process,
@@ -34,9 +34,9 @@ def test_a_job_leaves_for_either_reason_and_does_not_come_back() -> None:
     assert not Ending().leaves
     for leaving in (Ending().with_process(), Ending().dismissed("an operator has asked for it")):
         assert leaving.leaves
-        assert not leaving.is_gone
-        assert leaving.gone().is_gone
-        assert leaving.gone().given_up().is_gone
+        assert leaving.stage is Stage.LEAVES
+        assert leaving.gone().stage is Stage.GONE
+        assert leaving.gone().given_up().stage is Stage.GONE
 
 
 def test_both_reasons_to_leave_are_kept() -> None:

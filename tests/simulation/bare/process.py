@@ -9,6 +9,7 @@ from typing import Protocol
 from anyio import Event, create_task_group, sleep
 
 from aioelasticjob.config.job import JobConfig
+from aioelasticjob.engine.ending import Stage
 from aioelasticjob.engine.executors import Executors
 from aioelasticjob.engine.local_jobs import Host, LocalJob, LocalJobs
 from aioelasticjob.engine.process_context import ProcessContext
@@ -94,7 +95,7 @@ class Process:
         jobs = LocalJobs(self.session, [job], host, self._shared)
         async with jobs.open() as (local,), create_task_group() as tasks:
             tasks.start_soon(self._leave, local)
-            await local.ending.until(lambda ending: ending.is_gone)
+            await local.ending.until(lambda ending: ending.stage is Stage.GONE)
             tasks.cancel_scope.cancel()
         self.world.left(self)
 
