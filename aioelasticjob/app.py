@@ -285,7 +285,8 @@ class ElasticJob:
         settings = load(file)
         given = settings.application
         self._registry = self._registry.changed(registry or given.registry, **given.connection)
-        self._threads, self._processes = given.threads or self._threads, given.processes or self._processes
+        self._threads = given.threads or self._threads
+        self._processes = given.processes or self._processes
         self._overwrite = self._overwrite if given.overwrite is None else given.overwrite
         if given.event_store is not None:
             self._here.recorder = Recorder(given.event_store)
@@ -490,7 +491,9 @@ class ElasticJob:
                     retry.check_names()
         if self._from_outside is not None:
             self._from_outside.all_declared(self._jobs)
-        threads, processes, limited_log = CapacityLimiter(self._threads), Processes(self._processes), LimitedLog()
+        threads = CapacityLimiter(self._threads)
+        processes = Processes(self._processes)
+        limited_log = LimitedLog()
         executors = Executors(threads, processes, self.dependency_overrides, find_tracer(limited_log))
         task = asyncio.current_task()
         jobs = [_overwriting(job, self._overwrite) for job in self._jobs.values()]
@@ -575,7 +578,8 @@ class ElasticJob:
     async def _main(self, force: threading.Timer) -> None:
         with unwrapped(), CancelScope() as everything:
             async with create_task_group() as tasks:
-                asked, arrived = Event(), Event()
+                asked = Event()
+                arrived = Event()
                 collect_garbage_seldom()
                 await tasks.start(await_signals, arrived, asked, everything, force)
                 async with self.running():

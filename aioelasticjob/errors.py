@@ -107,7 +107,9 @@ class InvalidSetting(ElasticJobError, ValueError):
 
     def __init__(self, setting: str, value: object, expected: str) -> None:
         super().__init__(f"{_shortened(setting)} = {_shown(value)}: {_shortened(expected, LONGEST_TEXT)}")
-        self.setting, self.value, self.expected = setting, value, expected
+        self.setting = setting
+        self.value = value
+        self.expected = expected
 
 
 class JobConflict(InvalidSetting):
@@ -130,7 +132,8 @@ class ClockSkew(ElasticJobError):
     """This host and the registry disagree about the time."""
 
     def __init__(self, skew: timedelta, tolerated: timedelta) -> None:
-        self.skew, self.tolerated = skew, tolerated
+        self.skew = skew
+        self.tolerated = tolerated
         super().__init__(
             f"this host's clock and the registry's differ by {abs(self.seconds):.1f} s, tolerated are "
             f"{tolerated.total_seconds():g} s: check NTP or max_time_diff_seconds"
@@ -139,7 +142,8 @@ class ClockSkew(ElasticJobError):
     @property
     def seconds(self) -> float:
         """The difference to a tenth of a second, as it is shown: always more than what is tolerated."""
-        skew, least = self.skew.total_seconds(), self.tolerated.total_seconds() + 0.1
+        skew = self.skew.total_seconds()
+        least = self.tolerated.total_seconds() + 0.1
         return copysign(round(max(abs(skew), least), 1), skew)
 
     @classmethod
@@ -169,7 +173,8 @@ class GivenUp(ElasticJobError):
             f" the last one on {instance};"
             " see whether the handler ends its process, then trigger the job, or raise max_rescues"
         )
-        self.rescues, self.instance = rescues, instance
+        self.rescues = rescues
+        self.instance = instance
 
 
 class MissedRuns(ElasticJobError):
@@ -199,7 +204,9 @@ class RegistryUnreachable(RegistryError):
         absent = f"no registry at {hosts} within {seconds:g} s ({reason}): check the address, or start one"
         slow = f"the registry at {hosts} answers too slowly to open a session within {seconds:g} s"
         super().__init__(f"{slow}: raise connection_timeout, or --timeout of a command" if is_slow else absent)
-        self.hosts, self.seconds, self.reason = hosts, seconds, reason
+        self.hosts = hosts
+        self.seconds = seconds
+        self.reason = reason
 
 
 class TlsFailed(RegistryError):
@@ -283,7 +290,9 @@ class NodeTooLarge(RegistryError):
             "shorten it, or raise their jute.maxbuffer"
         )
         super().__init__(not_taken if is_found else not_allowed)
-        self.path, self.size, self.limit = path, size, limit
+        self.path = path
+        self.size = size
+        self.limit = limit
 
 
 class Conflict(RegistryError):
@@ -291,7 +300,9 @@ class Conflict(RegistryError):
 
     def __init__(self, index: int, path: str, reason: str) -> None:
         super().__init__(f"operation {index} on {path}: {reason}")
-        self.index, self.path, self.reason = index, path, reason
+        self.index = index
+        self.path = path
+        self.reason = reason
 
 
 @contextmanager
@@ -313,7 +324,8 @@ def leaf_errors(error: BaseException) -> Iterator[BaseException]:
 
     Groups of users' code may be nested more deeply than Python's stack reaches.
     """
-    waiting, seen = [error], set[int]()
+    waiting = [error]
+    seen = set[int]()
     while waiting:
         found = waiting.pop()
         if id(found) in seen:

@@ -132,7 +132,8 @@ class JobState:
 
         The driver sets it.
         """
-        self._me, self._past = me, past
+        self._me = me
+        self._past = past
         self._looked_at: JobView | None = None
         """The newest view that was applied completely."""
         self._is_recorded = view.config.monitor_execution
@@ -366,7 +367,8 @@ class JobState:
             self._is_recorded = is_recorded
             self.items.clear()
             self._off.clear()
-        schedule, config = view.layout.schedule, view.layout.config
+        schedule = view.layout.schedule
+        config = view.layout.config
         if before is None or any(before.tree.get(path) is not view.tree.get(path) for path in (schedule, config)):
             self.timeline = Timeline.of(view.schedules, self.clock.now)
         if before is not None and before.instances is not view.instances:
@@ -418,7 +420,8 @@ class JobState:
 
     def _say_what_is_ahead(self) -> None:
         """Say, once the clock is steady, which items are accounted for up to a time that has yet to come."""
-        now, items = self.clock.now, self.items
+        now = self.clock.now
+        items = self.items
         if self.clock.unsteady:
             self._unchecked.update(items)
         elif self._unchecked:

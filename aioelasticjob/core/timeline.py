@@ -69,7 +69,8 @@ class Timeline:
         if self.newest > now:
             self._search(now)
         elif upcoming is not None and upcoming <= now:
-            self.previous, self.newest = self.newest, upcoming
+            self.previous = self.newest
+            self.newest = upcoming
             self.upcoming = self._after(upcoming)
             if self.upcoming is not None and self.upcoming <= now:
                 self._search(now)

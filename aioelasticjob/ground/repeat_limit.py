@@ -11,7 +11,8 @@ class RepeatLimit:
     """Says whether one more of a kind may be written in this interval, and counts those that are left out."""
 
     def __init__(self, interval: float, since: float = -inf) -> None:
-        self._interval, self._since = interval, since
+        self._interval = interval
+        self._since = since
         self._written = Counter[Hashable]()
         self._left_out = Counter[Hashable]()
 

@@ -31,7 +31,8 @@ async def guest(jobs: ElasticJob, host: object = None, state: object = None) -> 
         RegistryUnreachable, AuthenticationFailed, InvalidSetting: as ``ElasticJob.running()``, before the block.
     """
     require_asyncio()
-    ready, leave = asyncio.Event(), asyncio.Event()
+    ready = asyncio.Event()
+    leave = asyncio.Event()
 
     async def stay() -> None:
         try:

@@ -84,8 +84,12 @@ async def ask(
     """
     if unknown := options.keys() - (known := RunOptions.__annotations__.keys()):
         raise TypeError(f"a request has no option {listed(sorted(unknown))}: known are {', '.join(sorted(known))}")
-    items, id, at, delay = options.get("items"), options.get("id"), options.get("at"), options.get("delay")
-    text, chosen = parameter_text(parameter), None if items is None else item_numbers(items)
+    items = options.get("items")
+    id = options.get("id")
+    at = options.get("at")
+    delay = options.get("delay")
+    text = parameter_text(parameter)
+    chosen = None if items is None else item_numbers(items)
     instance = options.get("instance")
     if instance is not None and chosen is not None:
         raise InvalidSetting("instance", instance, "names the items that it holds: give either it or items")
@@ -115,7 +119,8 @@ async def new_request(
     """
     if id is not None and not is_id(id):
         raise InvalidSetting("id", id, "must be 1 to 120 letters, digits, '_', '-' or '.'")
-    now, count = round(await session.server_time(view.layout.system_time) * 1000), view.config.sharding_total_count
+    now = round(await session.server_time(view.layout.system_time) * 1000)
+    count = view.config.sharding_total_count
     name = id or f"{now:x}-{uuid4().hex[:8]}"
     if beyond := [item for item in items or () if not 0 <= item < count]:
         raise no_such_item("items", items, view.layout.job, count, beyond)
@@ -356,7 +361,8 @@ def milliseconds(setting: str, given: object) -> int:
 
 def named(request: Request, view: JobView) -> str:
     """Return what a request asks for, for a sentence, with times in the job's time zone."""
-    zone, span = view.config.time_zone, request.span
+    zone = view.config.time_zone
+    span = request.span
     when = f" at {_iso(request.at, zone)}" if request.at else ""
     if span is not None:
         when = f" for the moments from {_iso(span.start, zone)} to {_iso(span.end, zone)}"

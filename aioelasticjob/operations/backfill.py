@@ -163,7 +163,8 @@ def _schedule(view: JobView) -> Span:
 
 
 def _span(view: JobView, start: datetime, end: datetime, items_at_once: int | None = None) -> Span:
-    first, last = milliseconds("start", start), milliseconds("end", end)
+    first = milliseconds("start", start)
+    last = milliseconds("end", end)
     if last <= first:
         raise InvalidSetting("end", end.isoformat(), f"must be later than the start, {start.isoformat()}")
     if items_at_once is not None and (isinstance(items_at_once, bool) or not isinstance(items_at_once, int)):

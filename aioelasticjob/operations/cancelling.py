@@ -47,7 +47,8 @@ async def cancel(
         fences = {one: taken for one, taken in fences.items() if taken <= fence}
     if not fences:
         raise NotPossible(f"{job}: nothing runs now" if item is None else f"{job}: item {item} does not run now")
-    running, wishes = fences, view.request_nodes.cancellations
+    running = fences
+    wishes = view.request_nodes.cancellations
     fences = {one: fence for one, fence in running.items() if all(wish.fences.get(one) != fence for wish in wishes)}
     stays = "an item stays locked until all handlers of its instance have returned"
     if not fences:

@@ -31,7 +31,8 @@ async def shut_down(session: Session, job: str, *, instance: str | None = None, 
         RegistryError: the registry could not be read or written.
     """
     view = await view_of(session, job)
-    layout, leaving = view.layout, _there(view, instance)
+    layout = view.layout
+    leaving = _there(view, instance)
     new = [one for one in leaving if layout.shutdown(one) not in view.tree]
     if not new:
         return await commit(session, (), f"{job}: {_named(leaving)} was asked to leave already")

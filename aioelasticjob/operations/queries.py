@@ -40,7 +40,8 @@ async def jobs(session: Session, *, now: float) -> tuple[JobStatus, ...]:
     """
     await session.sync()
     layouts = [Layout(name) for name in await names(session)]
-    trees, switches = await forest(session, layouts), await session.subtree([SWITCHES])
+    trees = await forest(session, layouts)
+    switches = await session.subtree([SWITCHES])
     found = [status_of(tree, layout, now, switches) for layout, tree in zip(layouts, trees, strict=True)]
     return tuple(status for status in found if status is not None)
 
@@ -135,8 +136,10 @@ async def forest(session: Session, layouts: Sequence[Layout]) -> list[Tree]:
     Unlike ``Session.subtree`` it asks for children's names only where a node says that it has children; most have none.
     An item's node below ``sharding`` has no data of its own, so only its children are read.
     """
-    zxid, found = session.zxid, dict[str, Node]()
-    level, named = [root for layout in layouts for root in shown(layout)], list[str]()
+    zxid = session.zxid
+    found = dict[str, Node]()
+    level = [root for layout in layouts for root in shown(layout)]
+    named = list[str]()
     holders = {layout.sharding for layout in layouts}
     while level or named:
         nodes = zip(level, await session.get_many(level), strict=True)
@@ -145,7 +148,8 @@ async def forest(session: Session, layouts: Sequence[Layout]) -> list[Tree]:
         parents = [*named, *(path for path, node in present.items() if node.stat.num_children)]
         children = zip(parents, await session.children_many(parents), strict=True)
         found |= dict.fromkeys(named, UNREAD_NODE)
-        level, named = [], []
+        level = []
+        named = []
         for path, below in children:
             (named if path in holders else level).extend(child(path, name) for name in below or ())
     return _parted(found, layouts, zxid)

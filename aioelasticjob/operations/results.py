@@ -37,7 +37,9 @@ class ChangedMeanwhile(ElasticJobError):
     def __init__(self, path: str, reason: str, already: str = "") -> None:
         done = f"{already}; nothing else was written" if already else "nothing was written"
         super().__init__(f"{path} {reason} meanwhile: {done}, look again")
-        self.path, self.reason, self.already = path, reason, already
+        self.path = path
+        self.reason = reason
+        self.already = already
 
 
 class NotPossible(ElasticJobError):
@@ -106,11 +108,15 @@ async def commit_groups(session: Session, groups: Sequence[Sequence[Op]], summar
         ChangedMeanwhile: a condition no longer holds; it tells how many groups were written before.
         RegistryError: the registry could not be written, or did not answer.
     """
-    paths, zxid, written = list[str](), session.zxid, 0
+    paths = list[str]()
+    zxid = session.zxid
+    written = 0
     for part in _parts(groups, round(session.max_request * MAX_FILLED_PART), len(session.settings.namespace)):
         already = f"{written:,} of {len(groups):,} {noun} were done before" if written else ""
         done = await commit(session, [op for group in part for op in group], summary, already)
-        paths, zxid, written = [*paths, *done.paths], done.zxid, written + len(part)
+        paths = [*paths, *done.paths]
+        zxid = done.zxid
+        written += len(part)
     return OperationResult(summary, tuple(dict.fromkeys(paths)), zxid)
 
 

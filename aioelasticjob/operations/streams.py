@@ -97,7 +97,8 @@ class Changes(Generic[E]):
     """
 
     def __init__(self, trees: Latest[Tree], event: Callable[[Tree, E | None], E | None]) -> None:
-        self._trees, self._event = trees, event
+        self._trees = trees
+        self._event = event
         self._tree: Tree | None = None
         self._last: E | None = None
 
@@ -116,7 +117,8 @@ class Streams:
     """The event streams of one job; each is opened with ``async with`` and read with ``async for``."""
 
     def __init__(self, session: Session, job: str) -> None:
-        self._session, self._layout = session, Layout(job)
+        self._session = session
+        self._layout = Layout(job)
 
     def servers(self) -> AbstractAsyncContextManager[Changes[ServersChanged]]:
         """Stream which instances join and leave, and which servers are disabled or paused."""
@@ -143,24 +145,29 @@ class Streams:
         return JobView(self._layout, tree, JobConfig(job_name=self._layout.job), switches=tree)
 
     def _servers(self, tree: Tree, last: ServersChanged | None) -> ServersChanged | None:
-        layout, view, here = self._layout, self._view(tree), dict[str, list[Instance]]()
+        layout = self._layout
+        view = self._view(tree)
+        here = dict[str, list[Instance]]()
         for one in view.instances.values():
             here.setdefault(one.ip, []).append(one)
         found = {}
         for ip in sorted({*tree.children(layout.servers), *here}):  # also if its node was removed by hand
-            node, there = tree.get(layout.server(ip)), tuple(sorted(here.get(ip, ()), key=lambda one: one.id))
+            node = tree.get(layout.server(ip))
+            there = tuple(sorted(here.get(ip, ()), key=lambda one: one.id))
             host = node.text if node else next((one.host for one in there), "")
             is_paused = view.server_paused_by(ip) is not None
             found[ip] = Server(ip, host, view.is_disabled(ip), is_paused, there)
         before = {} if last is None else last.servers
-        then, present = _instances(before), _instances(found)
+        then = _instances(before)
+        present = _instances(found)
         is_new = last is None or found != before
         return ServersChanged(found, present - then, then - present) if is_new else None
 
     def _config(self, tree: Tree, last: ConfigChanged | None) -> ConfigChanged | None:
         known = None if last is None or self._layout.config not in tree else last.config  # it goes with its job
         view = read(tree, self._layout, known or JobConfig(job_name=self._layout.job))
-        config, then = known if view.fault else view.config, None if last is None else last.config
+        config = known if view.fault else view.config
+        then = None if last is None else last.config
         if last is not None and (config, view.fault) == (then, last.fault):
             return None
         names = JobConfig.model_fields if config else ()
@@ -173,10 +180,12 @@ class Streams:
         return None if now == last else now
 
     def _execution(self, tree: Tree, last: ExecutionChanged | None) -> ExecutionChanged | None:
-        found, before = dict[int, ItemExecution](), {} if last is None else last.items
+        found = dict[int, ItemExecution]()
+        before = {} if last is None else last.items
         for item in sorted(items_named(tree.children(self._layout.execution))):
             paths = self._layout.item(item)
-            node, running = tree.get(paths.execution), tree.get(paths.running)
+            node = tree.get(paths.execution)
+            running = tree.get(paths.running)
             record = None if node is None else records.decode(node.data)
             runner = None if running is None else running.text
             found[item] = ItemExecution(record, runner, misfired=record is not None and bool(record.owing))

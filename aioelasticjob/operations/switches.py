@@ -154,7 +154,8 @@ async def _resume_job(session: Session, job: str, flag: Flag, by: str, same: str
 
 def _left(view: JobView) -> str:
     """Return what stays switched off in a job whose pause has ended, for the end of a sentence."""
-    known, found = view.tree.children(view.layout.servers), list[str]()
+    known = view.tree.children(view.layout.servers)
+    found = list[str]()
     for flag in FLAGS:
         here = [ip for ip in known if _PATH[flag](view.layout, ip) in view.tree]
         found += [f"{flag} on {listed(here)}"] if here else []

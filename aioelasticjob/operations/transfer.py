@@ -131,7 +131,8 @@ async def _plan(session: Session, text: str, overwrite: bool, by: str = "") -> _
     layouts = [Layout(config.job_name) for config in configs]
     paths = [path for one in layouts for path in (one.root, one.config, one.leader, one.operator)]
     nodes = zip(paths, await session.get_many(paths), strict=True)
-    tree, plan = Tree({path: node for path, node in nodes if node is not None}), _Import(overwrite, by)
+    tree = Tree({path: node for path, node in nodes if node is not None})
+    plan = _Import(overwrite, by)
     for error in (await foreign_jobs(session, [layout for layout in layouts if layout.root in tree])).values():
         raise error
     for config, layout in zip(configs, layouts, strict=True):
@@ -173,7 +174,8 @@ class _Import:
 
     def add(self, config: JobConfig, layout: Layout, tree: Tree) -> None:
         """Decide whether one job is new, replaced, unchanged or refused, and note its operations."""
-        name, node = config.job_name, tree.get(layout.config)
+        name = config.job_name
+        node = tree.get(layout.config)
         self.ignored += [f"{name}: {sentence}" for sentence in config.ignored]
         if node is None:
             if layout.root in tree:

@@ -59,7 +59,8 @@ class Settings:
         Raises:
             WrongSettings: code and settings contradict each other.
         """
-        config, engine = job.config, job.engine
+        config = job.config
+        engine = job.engine
         names = {spelt(name): name for name in self._seen.jobs}
         name = config.job_name if config.job_name in self._seen.jobs else names.get(spelt(config.job_name), "")
         given = self._seen.jobs.get(name, JobSettings())

@@ -106,7 +106,8 @@ class _Document:
     def __init__(self, file: str, loader: yaml.SafeLoader) -> None:
         self.lines: dict[Keys, int] = {}
         self.mistakes: list[Mistake] = []
-        self._file, self._loader = file, loader
+        self._file = file
+        self._loader = loader
 
     def value(self, node: yaml.Node, keys: Keys) -> object:
         """Return the value of a node, with everything inside it."""
@@ -129,7 +130,8 @@ class _Document:
         """Note a mistake for each key that is given twice; YAML would silently take the last one."""
         first: dict[str, int] = {}
         for key_node, _ in node.value:
-            key, line = str(key_node.value), key_node.start_mark.line + 1
+            key = str(key_node.value)
+            line = key_node.start_mark.line + 1
             if key in first:
                 again = f"is given twice, first in line {first[key]}"
                 self.mistakes.append(Mistake(self._file, line, ".".join((*keys, key)), None, again))

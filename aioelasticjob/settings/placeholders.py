@@ -27,7 +27,8 @@ def resolve(text: str, environment: Mapping[str, str]) -> str:
     """
 
     def replaced(found: re.Match[str]) -> str:
-        name, default = found["name"], found["default"]
+        name = found["name"]
+        default = found["default"]
         if found[0] == "$${":
             return "${"
         if name is None:
