@@ -95,13 +95,21 @@ def test_no_attempt_begins_before_the_thread_of_the_last_one_has_ended(real_loop
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks /proc which processes live")
 def test_the_process_of_an_attempt_is_killed_before_the_next_one_begins(tmp_path: Path) -> None:
-    noted, often = tmp_path / "attempts", Retry(50, backoff=0)  # a busy machine may need several to start a process
-    config = JobConfig.build(
-        job_name="job", executor="process", attempt_timeout=2, retry=often, job_parameter=str(noted)
-    )
+    noted = tmp_path / "attempts"
+
+    def config(limit: float) -> JobConfig:
+        settings = {"executor": "process", "retry": Retry(10, backoff=0), "job_parameter": str(noted)}
+        return JobConfig.build(job_name="job", attempt_timeout=limit, **settings)
 
     async def main() -> None:
-        retried = Retried(config, process_functions.hang_once)
+        retried = Retried(config(2), process_functions.hang_once)
+
+        def allow_more_time(execution: Execution, failed: FailedAttempt) -> None:
+            """Give each attempt twice the time of the one before: a busy machine may need long to start a process."""
+            retried.attempts.append(failed)
+            execution.config = config(2 ** (failed.context.attempt + 1))
+
+        retried._execution.report_attempt = allow_more_time
         assert await retried.run() is Outcome.COMPLETED
         assert {type(one.error) for one in retried.attempts} == {TimeoutError}
         assert retried.reported == []
