@@ -68,7 +68,8 @@ def main() -> int:
     if not (chroot / MADE).exists():
         make(chroot)
     show(chroot)
-    return int(any(run(chroot, step) != 0 for step in steps(given.check)))
+    codes = [run(chroot, step) for step in steps(given.check)]  # a suite that has failed does not hide the next one
+    return int(any(codes))
 
 
 def make(chroot: Path) -> None:

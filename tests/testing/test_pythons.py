@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -134,6 +134,24 @@ def test_in_sid_the_same_suites_run_as_on_the_pythons_of_the_machine_and_others_
     assert all((ROOT / place).is_dir() for place in sid.OTHER_SUITES)
     assert setup[1:] == usual_setup[1:]
     assert "/usr/bin/python3.15" in setup[0]
+
+
+def test_a_suite_that_has_failed_does_not_keep_the_next_one_from_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / sid.MADE).touch()
+    ran: list[object] = []
+
+    def fail(chroot: Path, command: Sequence[str | Path], directory: Path = ROOT) -> int:
+        ran.append(command)
+        return 1
+
+    monkeypatch.setattr(sid, "run", fail)
+    monkeypatch.setattr(sid, "show", lambda chroot: None)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("sys.argv", ["sid", "python3.14", "--directory", str(tmp_path)])
+    assert sid.main() == 1
+    assert ran == [*sid.steps("python3.14")]
 
 
 def test_the_suites_of_zookeeper_run_on_the_first_python_of_sid() -> None:
