@@ -34,6 +34,7 @@ from aioelasticjob.host.forks import ending_forks
 from aioelasticjob.jobs.context import Checkpoints, Context, run_lease, run_limited_log
 from aioelasticjob.jobs.dependencies import Overrides
 from aioelasticjob.jobs.executors import find, pickled
+from aioelasticjob.jobs.inspection import name_of
 from aioelasticjob.logging import handled, logger
 from aioelasticjob.observers.tracing import Spans
 
@@ -181,8 +182,7 @@ class Processes:
             with CancelScope(shield=True):
                 code = await to_thread.run_sync(child.kill, limiter=self._threads)
             if isinstance(error, EOFError | OSError):
-                name = getattr(function, "__qualname__", None) or repr(function)
-                raise ProcessDied(name, code) from None
+                raise ProcessDied(name_of(function), code) from None
             raise
         self._idle.append(child)
         if isinstance(answer, Raised):

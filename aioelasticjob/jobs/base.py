@@ -15,7 +15,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.context import Checkpoints, InstanceContext, ItemContext
 from aioelasticjob.jobs.dependencies import RequestedValues, check_context, requested_by
 from aioelasticjob.jobs.executors import pickled
-from aioelasticjob.jobs.inspection import is_async
+from aioelasticjob.jobs.inspection import is_async, name_of
 from aioelasticjob.jobs.listeners import Listener, checked
 from aioelasticjob.model import Claim
 
@@ -78,14 +78,14 @@ class Job:
             provided = {} if needs is None else needs.provided
             inspect.signature(handler).bind(object(), **provided)
         except TypeError as mismatch:
-            raise InvalidSetting("handler", _name(handler), _what_to_write(config, handler, mismatch)) from None
+            raise InvalidSetting("handler", name_of(handler), _what_to_write(config, handler, mismatch)) from None
         except InvalidSetting:
             raise
         except ValueError:  # built in C: it has no signature to look at
             needs = None
         if inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler):
             raise InvalidSetting(
-                "handler", _name(handler), "is a generator: a job's handler returns; dataflow jobs yield"
+                "handler", name_of(handler), "is a generator: a job's handler returns; dataflow jobs yield"
             )
         check_per(config, "handler", handler)
         blocking = not is_async(handler)
@@ -154,8 +154,10 @@ def check_sendable(handler: Handler, blocking: bool) -> None:
         InvalidSetting: it cannot, or the handler is async.
     """
     if not blocking:
-        raise InvalidSetting("executor", "process", f"{_name(handler)} is async: only plain functions run in processes")
-    name = _name(handler)
+        raise InvalidSetting(
+            "executor", "process", f"{name_of(handler)} is async: only plain functions run in processes"
+        )
+    name = name_of(handler)
     if "<" in name and inspect.isfunction(handler):  # <lambda>, or <locals> of another function
         raise InvalidSetting("executor", "process", f"{name} cannot be pickled: define it at the top of its module")
 
@@ -202,7 +204,3 @@ def _zone(name: str) -> tzinfo:
         return zone_named(name)
     except InvalidSetting:
         return UTC
-
-
-def _name(handler: Handler) -> str:
-    return getattr(handler, "__qualname__", repr(handler))

@@ -14,7 +14,7 @@ from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.ground.plural import counted
 from aioelasticjob.jobs.base import Handler, check_per
 from aioelasticjob.jobs.dependencies import RequestedValues, requested_by
-from aioelasticjob.jobs.inspection import is_async
+from aioelasticjob.jobs.inspection import is_async, name_of
 
 Record = TypeVar("Record")
 C = TypeVar("C")
@@ -66,7 +66,7 @@ class Dataflow(Generic[Record]):
     def __init__(self, config: JobConfig, fetch: Handler, retry: RetryStrategy | None = None) -> None:
         needs = _bind("fetch", fetch, "context")
         if inspect.isgeneratorfunction(fetch):
-            raise InvalidSetting("fetch", _name(fetch), "is a plain generator: write async def, and yield batches")
+            raise InvalidSetting("fetch", name_of(fetch), "is a plain generator: write async def, and yield batches")
         check_per(config, "fetch", fetch)
         if retry is not None and not _is_async_retry(retry):
             raise InvalidSetting("retry", retry, "must be a Retry, or one of tenacity's AsyncRetrying")
@@ -163,8 +163,8 @@ class Dataflow(Generic[Record]):
 
     def _once(self, role: str, handler: Handler, present: Handler | None) -> None:
         if present is not None:
-            known = _name(present)
-            raise InvalidSetting(role, _name(handler), f"{self!r} has one already: {known}")
+            known = name_of(present)
+            raise InvalidSetting(role, name_of(handler), f"{self!r} has one already: {known}")
 
 
 def _bind(role: str, handler: object, *takes: str) -> RequestedValues | None:
@@ -173,14 +173,14 @@ def _bind(role: str, handler: object, *takes: str) -> RequestedValues | None:
     if not callable(handler):
         raise InvalidSetting(role, handler, wanted)
     if role != "fetch" and (inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler)):
-        raise InvalidSetting(role, _name(handler), "is a generator: only fetch yields")
+        raise InvalidSetting(role, name_of(handler), "is a generator: only fetch yields")
     needs = requested_by(handler, given=len(takes))
     provided = {} if needs is None else needs.provided
     try:
         inspect.signature(handler).bind(*takes, **provided)
     except TypeError as mismatch:
         arguments = ", ".join(("context: ItemContext", *takes[1:]))
-        raise InvalidSetting(role, _name(handler), f"{wanted}, as ({arguments}): {mismatch}") from None
+        raise InvalidSetting(role, name_of(handler), f"{wanted}, as ({arguments}): {mismatch}") from None
     except ValueError:  # built in C: it has no signature to look at
         pass
     return needs
@@ -192,7 +192,3 @@ def _is_async_retry(retry: object) -> bool:
         return True
     call = getattr(retry, "__call__", None)  # noqa: B004  # the method itself is looked at
     return callable(getattr(retry, "wraps", None)) and inspect.iscoroutinefunction(call)
-
-
-def _name(handler: Handler) -> str:
-    return getattr(handler, "__qualname__", repr(handler))

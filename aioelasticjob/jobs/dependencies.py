@@ -18,6 +18,7 @@ from anyio import get_cancelled_exc_class, move_on_after
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, error_text
 from aioelasticjob.host.user_code import UserCode
 from aioelasticjob.jobs.context import Context, InstanceContext, ItemContext
+from aioelasticjob.jobs.inspection import name_of
 
 CLOSE_TIMEOUT = 1.0
 """Seconds that a provider may take to close its value when the run is cancelled."""
@@ -61,7 +62,7 @@ class RequestedValues:
     @property
     def name(self) -> str:
         """The function's name, for people."""
-        return _name(self.function)
+        return name_of(self.function)
 
     def call(self, context: Context, given: Mapping[str, Any]) -> Any:
         """Call the function with the values that it asks for."""
@@ -114,7 +115,7 @@ def check_context(role: str, function: Provider, given: type[Context], otherwise
     wrong = f"{first.name} is annotated as {said}, but it is given an {given.__name__}: annotate {given.__name__}"
     if any(issubclass(one, other) for one in meant):
         wrong += otherwise
-    raise InvalidSetting(role, _name(function), wrong)
+    raise InvalidSetting(role, name_of(function), wrong)
 
 
 def _type_name(hint: type) -> str:
@@ -235,8 +236,8 @@ def _walk(provider: Provider, above: tuple[Provider, ...]) -> None:
         raise InvalidSetting("provider", provider, "must be a function, or a class")
     if provider in above:
         circle = (*above[above.index(provider) :], provider)
-        shown = " → ".join(_name(one) for one in circle)
-        raise InvalidSetting("provider", _name(provider), f"needs itself: {shown}")
+        shown = " → ".join(name_of(one) for one in circle)
+        raise InvalidSetting("provider", name_of(provider), f"needs itself: {shown}")
     for depends in _plan(provider).provided.values():
         _walk(depends.provider, (*above, provider))
 
@@ -254,7 +255,7 @@ def _plan(provider: Provider) -> RequestedValues:
             if context is not None or not _takes_context(parameter, provider):
                 raise InvalidSetting(
                     "provider",
-                    _name(provider),
+                    name_of(provider),
                     f"parameter {parameter.name} is neither the context nor Annotated[…, Depends(…)]",
                 )
             context = parameter
@@ -309,7 +310,9 @@ def _depends(parameter: inspect.Parameter, function: Provider) -> Depends | None
         else:
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise InvalidSetting("signature", _name(function), f"{parameter.name} is provided by name: no '/' after it")
+            raise InvalidSetting(
+                "signature", name_of(function), f"{parameter.name} is provided by name: no '/' after it"
+            )
         return found
     return None
 
@@ -325,7 +328,7 @@ def _hint(parameter: inspect.Parameter, function: Provider) -> Any:
         if "Depends" in text:
             raise InvalidSetting(
                 "signature",
-                _name(function),
+                name_of(function),
                 f"the annotation of {parameter.name} cannot be evaluated ({error}):"
                 " providers are found by name at the top of their module",
             ) from None
@@ -356,7 +359,3 @@ def _is_context(hint: object) -> bool:
     if not isinstance(hint, type):
         return False
     return issubclass(hint, Context) or hint in Context.__mro__ or getattr(hint, "_is_protocol", False)
-
-
-def _name(function: object) -> str:
-    return getattr(function, "__qualname__", None) or repr(function)

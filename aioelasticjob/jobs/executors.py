@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.host.plugins import load
+from aioelasticjob.jobs.inspection import name_of
 
 BUILT_IN = ("thread", "process")
 """The executors that every application has."""
@@ -59,8 +60,9 @@ def pickled(function: Callable[..., Any], *arguments: Any, **named: Any) -> byte
     try:
         return pickle.dumps((function, arguments, named))
     except Exception as error:
-        name = getattr(function, "__qualname__", None) or repr(function)
-        raise InvalidSetting("executor", "process", f"{name} or what it is given cannot be pickled: {error}") from None
+        raise InvalidSetting(
+            "executor", "process", f"{name_of(function)} or what it is given cannot be pickled: {error}"
+        ) from None
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.context import InstanceContext
 from aioelasticjob.jobs.dependencies import check_context
-from aioelasticjob.jobs.inspection import is_async
+from aioelasticjob.jobs.inspection import is_async, name_of
 
 ListenerFunction: TypeAlias = Callable[[InstanceContext], Awaitable[object]]
 
@@ -78,7 +78,7 @@ def _check(**listeners: ListenerFunction | None) -> None:
     for name, listener in listeners.items():
         if listener is None:
             continue
-        shown = getattr(listener, "__qualname__", repr(listener))
+        shown = name_of(listener)
         if not is_async(listener):
             raise InvalidSetting(name, shown, "must be an async def: listeners are awaited")
         try:

@@ -22,7 +22,7 @@ from aioelasticjob.ground.times import time_text
 from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations.instances import items_of, parameter_text, see_who_runs
-from aioelasticjob.operations.queries import listed, no_such_item, requests_view, view_of
+from aioelasticjob.operations.queries import items_text, listed, no_such_item, requests_view, view_of
 from aioelasticjob.operations.request_status import existing, status_of_request
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult, commit, noted
 from aioelasticjob.registry.session import Session
@@ -368,7 +368,7 @@ def named(request: Request, view: JobView) -> str:
         when = f" for the moments from {_iso(span.start, zone)} to {_iso(span.end, zone)}"
     if request.items is None:
         return f"all its items{when}"
-    return f"item{'s' if len(request.items) > 1 else ''} {listed(request.items)}{when}"
+    return f"{items_text(request.items)}{when}"
 
 
 def _iso(milliseconds: int, time_zone: str) -> str:

@@ -9,7 +9,7 @@ from aioelasticjob.core.requests import encode_cancellation
 from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations.asking import see_whether_recorded, see_whether_requests_work
-from aioelasticjob.operations.queries import has_item, listed, no_such_item, view_of
+from aioelasticjob.operations.queries import has_item, items_text, no_such_item, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Check, Create, Op
@@ -61,7 +61,7 @@ async def cancel(
 
 
 def _runs(items: Collection[int]) -> str:
-    return f"the run of item{'s' if len(items) > 1 else ''} {listed(items)}"
+    return f"the run of {items_text(items)}"
 
 
 def _see_what_is_meant(view: JobView, item: object, fence: object) -> None:

@@ -183,6 +183,13 @@ def listed(things: Iterable[object], most: int = 20) -> str:
     return ", ".join(shown[:most]) + more or "none"
 
 
+def items_text(items: Iterable[int]) -> str:
+    """Return items by their numbers, as a part of a sentence: ``item 3``, ``items 0, 1``."""
+    found = sorted(items)
+    noun = "items" if len(found) > 1 else "item"
+    return f"{noun} {listed(found)}"
+
+
 def _parted(found: dict[str, Node], layouts: Sequence[Layout], zxid: int) -> list[Tree]:
     parts: dict[str, dict[str, Node]] = {layout.job: {} for layout in layouts}
     for path, node in found.items():

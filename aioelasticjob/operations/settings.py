@@ -26,7 +26,7 @@ from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import CODED, configured, fits
 from aioelasticjob.jobs.kinds import names as kinds
 from aioelasticjob.operations.backfill import see_no_backfill
-from aioelasticjob.operations.queries import listed, requests_view, view_of
+from aioelasticjob.operations.queries import items_text, listed, requests_view, view_of
 from aioelasticjob.operations.repair import readable_settings, repaired
 from aioelasticjob.operations.results import ChangedMeanwhile, OperationResult, commit, noted
 from aioelasticjob.registry.session import Session
@@ -211,7 +211,7 @@ def _warnings(
     yield from _about_runs(before, config, moves)
     orphans = before.orphans if not config.failover else {item for item in before.orphans if not _within(item, config)}
     if orphans:
-        yield f"waiting for a rescuer and then forgotten: {_items(orphans)}"
+        yield f"waiting for a rescuer and then forgotten: {items_text(orphans)}"
     if "monitor_execution" in differences and not config.monitor_execution:
         yield "unmonitored, an item may run twice at a time after a crash, and its records are removed"
     crowded = sorted(ip for ip, there in Counter(one.ip for one in after.instances.values()).items() if there > 1)
@@ -241,16 +241,17 @@ def _about_runs(
 ) -> Iterator[str]:
     running = {item for item in before.items if before.layout.item(item).running in before.tree}
     if beyond := {item for item in running if not _within(item, config)}:
-        yield f"beyond the new count and running now: {_items(beyond)}; removed once that has ended in peace"
+        yield f"beyond the new count and running now: {items_text(beyond)}; removed once that has ended in peace"
     if moving := {item for item in running.intersection(moves) if _within(item, config)}:
-        yield f"changing hands and running now: {_items(moving)}; the new holder waits until that has ended"
+        yield f"changing hands and running now: {items_text(moving)}; the new holder waits until that has ended"
 
 
 def _about_requests(asked: Iterable[Request], config: JobConfig) -> Iterator[str]:
     """Return warnings about requests of which runs may still begin."""
     for request in asked:
         if beyond := [item for item in request.items or () if not _within(item, config)]:
-            yield f"beyond the new count: {_items(beyond)}, which the request {request.id} asks for and will not run"
+            named = items_text(beyond)
+            yield f"beyond the new count: {named}, which the request {request.id} asks for and will not run"
     waiting = [request.id for request in asked if request.span is not None]
     if waiting and not config.monitor_execution:
         yield f"backfills that are open wait until monitor_execution is on again: {listed(waiting)}"
@@ -281,8 +282,3 @@ def _unknown_here(config: JobConfig, differences: Mapping[str, object]) -> Itera
 
 def _within(item: int, config: JobConfig) -> bool:
     return item < config.sharding_total_count
-
-
-def _items(items: Iterable[int]) -> str:
-    found = sorted(items)
-    return f"item{'s' if len(found) > 1 else ''} {listed(found)}"

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.operations.queries import foreign_jobs, has_item, listed, names, no_such_item, view_of
+from aioelasticjob.operations.queries import foreign_jobs, has_item, items_text, listed, names, no_such_item, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, noted_for_all, signed
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete, Op
@@ -161,8 +161,7 @@ def _left(view: JobView) -> str:
         found += [f"{flag} on {listed(here)}"] if here else []
         everywhere = [ip for ip in known if server_switch(ip, flag) in view.switches]
         found += [f"{flag} in all jobs on {listed(everywhere)}"] if everywhere else []
-    items = sorted(view.disabled_items)
-    found += [f"disabled for the item{'s' if len(items) > 1 else ''} {listed(items)}"] if items else []
+    found += [f"disabled for the {items_text(view.disabled_items)}"] if view.disabled_items else []
     return f"; it is still {', '.join(found)}" if found else ""
 
 
