@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 from aioelasticjob.config.job import JobConfig, parsed_cron
@@ -95,10 +96,11 @@ class Schedules:
 
         ``recorded`` says whether runs were recorded while it was in force.  None if they were not switched.
         """
-        later = [one for one in self.noted if one["since"] > since]
+        # one that was noted while the clock was ahead may begin later than its successors: only the newest ones count
+        later = list(takewhile(lambda one: one["since"] > since, reversed(self.noted)))
         if all((one["monitorExecution"] is True) is recorded for one in later):
             return None
-        return int(later[0]["since"])
+        return min(int(one["since"]) for one in later)
 
     @property
     def accepted(self) -> int:

@@ -1605,6 +1605,23 @@ def test_the_reason_of_a_moment_is_taken_from_the_node_that_gave_the_item() -> N
     assert case.reported() == [(2, 3, BLOCKED), (4, 4, HELD_UP)]
 
 
+def test_records_that_were_switched_off_by_a_clock_ahead_and_on_again_are_not_taken_as_off_later() -> None:
+    case = Case.of()
+    state = started(case)
+    case.ahead = 30.0
+    case.configure(monitor_execution=False)
+    case.ahead = 0.0
+    case.configure(monitor_execution=True)
+    case.now = 1.0
+    case.see(state)
+    claim = case.begin(state)
+    case.now = 2.5
+    case.settle(state, claim)
+    case.put(LAYOUT.sharding)
+    case.see(state)
+    assert (case.reports, state.due().late) == ([], [0])
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_what_an_item_owes_is_reported_when_records_are_switched_off_during_its_run(again: bool) -> None:
     case = Case.of(misfire=False, failover=False)
