@@ -38,6 +38,7 @@ from tests.support.history import (
 T = 1_767_225_600.0
 A, B, C = "10.0.1.1@-@1-a", "10.0.1.2@-@1-b", "10.0.1.3@-@1-c"
 CONFIG = b'{"jobName": "job", "cron": "0/10 * * * * ?", "shardingTotalCount": 1}'
+UNRECORDED = CONFIG.replace(b"}", b', "monitorExecution": false}')
 NOTE = b'{"cron": "0/10 * * * * ?", "timeZone": "UTC", "dst": "cron", "monitorExecution": true, "since": 0}'
 
 
@@ -556,7 +557,7 @@ def test_nobody_reports_what_another_has_run_or_reported() -> None:
 
 @pytest.mark.parametrize(
     ("at", "session", "ending", "is_excused"),
-    [(26, 1, True, True), (24, 1, True, True), (26, 9, False, True), (86, 1, True, False), (26, 1, False, False)],
+    [(26, 1, True, True), (24, 1, True, True), (26, 9, False, True), (89, 1, True, False), (26, 1, False, False)],
 )
 def test_a_report_may_come_twice_if_who_made_it_was_gone_within_a_minute(
     at: float, session: int, ending: bool, is_excused: bool
@@ -583,10 +584,35 @@ def test_a_report_may_come_twice_if_a_clock_was_lowered_by_more_than_a_minute() 
 
 
 def test_without_records_only_what_an_instance_has_run_or_reported_itself_counts() -> None:
-    unrecorded = written(1, 9, put("config", CONFIG.replace(b"}", b', "monitorExecution": false}')))
+    unrecorded = written(1, 9, put("config", UNRECORDED))
     assert not broken(reports_are_true, history_of(unrecorded, missed(25, 20), missed(31, 20, by=B)))
     assert broken(reports_are_true, history_of(unrecorded, missed(25, 20), missed(31, 20)))
     assert not broken(reports_are_true, history_of(unrecorded, begun(1, 20, B, slot=20), missed(31, 20)))
+
+
+def test_what_another_instance_ran_without_records_may_be_reported_once_there_are_records() -> None:
+    switched = [written(at, 9, put("config", data)) for at, data in ((1, UNRECORDED), (12, CONFIG))]
+    early = begun(1, 5, B, slot=20)  # by a clock ahead
+    assert not broken(reports_are_true, history_of(*switched, early, ended(1, 6), missed(31, 20)))
+    assert broken(reports_are_true, history_of(*switched, early, ended(1, 6), missed(31, 20, by=B)))
+    assert broken(reports_are_true, history_of(early, ended(1, 6), missed(31, 20)))
+
+
+def test_what_was_run_or_reported_before_its_job_was_removed_may_be_reported_again() -> None:
+    removed = [written(12, 9, gone("config")), written(13, 9, made("config", CONFIG))]
+    for first in ([begun(1, 5, slot=20)], [missed(11, 10)]):
+        again = missed(31, 20 if first[0].at == T + 5 else 10)
+        assert broken(reports_are_true, history_of(*first, again))
+        assert not broken(reports_are_true, history_of(*first, *removed, again))
+
+
+@pytest.mark.parametrize(("left_at", "is_excused"), [(84, True), (90, False)])
+def test_clocks_may_disagree_whether_who_made_a_report_was_gone_within_a_minute(
+    left_at: float, is_excused: bool
+) -> None:
+    moved, over = written(24.5, 1, put("sharding/0/instance", B)), written(left_at, 1, gone(f"instances/{A}"))
+    history = [*BORN, missed(23, 20), moved, over, missed(91, 20, by=B), Phase(T + 99, "end")]
+    assert bool(broken(reports_are_true, history)) is not is_excused
 
 
 @pytest.mark.parametrize("flag", ["sharding/0/disabled", "leader/paused", "servers/10.0.1.1/paused"])

@@ -281,24 +281,32 @@ class Judge:
             self._ended[item] = self._fences[item]
 
     def report(self, process: Process, event: Misfired) -> None:
-        """Judge a report of missed moments: each is made once, except where who has made it before was killed."""
+        """Judge a report of missed moments: each is made once.
+
+        An instance that is gone may have made it: then the next one cannot know that.  If it was only slow, it makes it
+        after the next one.
+        """
         if event.why in OF_REQUESTS:
             return
+        is_there = self._is_there(event.instance)
         for item in event.items:
             step = (event.slot - event.first) // (event.moments - 1) if event.moments > 1 else 1000
             for moment in range(event.first, event.slot + 1, step):
                 known = self.reported[item, moment]
                 alike = [one for one in known if one.cut_off == event.cut_off and self._must_have_made_it(one)]
-                if alike:
+                if alike and is_there:
                     promise = "each run that was cut off is reported once" if event.cut_off else REPORTED_ONCE
                     self.break_(promise, f"item {item}, {moment}: {event.why}; {alike[0].why}")
                 if (item, moment) in self._slots and not event.cut_off:
                     self.break_("what is reported was not run", f"item {item}, {moment}: {event.why}")
-                known.append(Report(process, process.id, process.session.incarnation, event.why, event.cut_off))
+                known.append(Report(process, event.instance, process.session.incarnation, event.why, event.cut_off))
 
     def _must_have_made_it(self, report: Report) -> bool:
-        """Whether everybody has to know that a report was made, because who made it lives."""
-        return _lives(report.process, report.session)
+        """Whether everybody has to know that a report was made, because who made it lives and has not left."""
+        return _lives(report.process, report.session) and self._is_there(report.instance)
+
+    def _is_there(self, instance: str) -> bool:
+        return self.layout.instance(instance) in self.registry.nodes
 
     def killed(self, process: Process) -> None:
         """Note that all of a process's handlers are over."""

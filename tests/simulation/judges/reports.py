@@ -23,7 +23,8 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
     """What is reported as missed is reported once in the whole cluster, and is not run.
 
     A report may come twice if who made it first was gone within a minute after it: the next holder cannot know that it
-    has made the report before.  Only who leaves by itself, and still holds the item, says so in the record.
+    has made the report before.  Only who leaves by itself, and still holds the item, says so in the record.  Nobody
+    knows what was run without records by another instance, or before the job was removed.
     """
     for name in facts.jobs:
         job = facts.job(name)
@@ -32,15 +33,19 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
                 continue
             came = [one for one in reports if not _is_by_a_clock_ahead(one, slot)]
             own = [one for one in came if not _is_of_a_run(one.event) and _is_about(job, one.event, slot)]
-            begun = [run.begun for run in facts.runs_of.get((name, item), ()) if run.begun.slot == slot]
-            runs = [one for one in begun if one.source in SCHEDULED]
+            alike = [run for run in facts.runs_of.get((name, item), ()) if run.begun.slot == slot]
+            runs = [run.begun for run in alike if run.begun.source in SCHEDULED]
+            unmonitored = [run.begun for run in alike if excuses.is_unmonitored(run, facts)]
             for number, one in enumerate(own):
                 me = one.event.instance
+                life = excuses.lives(facts, name, one.at)
                 earlier = [two for two in own[:number] if not _was_gone(facts, two, item)]
-                others = runs
+                earlier = [two for two in earlier if excuses.lives(facts, name, two.at) == life]
+                others = [run for run in runs if run.instance == me or run not in unmonitored]
+                others = [run for run in others if excuses.lives(facts, name, run.at) == life]
                 if not all(config.monitor_execution for config in job.configs(slot / 1000 - APART, one.at)):
                     earlier = [two for two in earlier if two.event.instance == me]  # nothing tells the others of it
-                    others = [run for run in runs if run.instance == me]
+                    others = [run for run in others if run.instance == me]
                 for what, found in (("run", others), ("reported before", earlier)):
                     if found:
                         yield Violation("true reports", one.at, f"{name}/{item} {slot} is {what}: {one.event} {found}")
@@ -103,7 +108,7 @@ def _is_skipped(report: Reported) -> bool:
 
 
 def _was_gone(facts: Facts, report: Reported, item: int) -> bool:
-    """Whether who has made a report was gone within a minute after it, or even before.
+    """Whether who has made a report was gone within a minute after it, or even before, by clocks that may differ.
 
     Not if it left by itself, held the item until then, and could write.
     """
@@ -112,7 +117,7 @@ def _was_gone(facts: Facts, report: Reported, item: int) -> bool:
     gone, left = facts.gone.get(event.instance, (inf, False))
     holder = facts.nodes.at(f"/{event.job}/sharding/{item}/instance", gone)
     has_said_so = left and holder == event.instance.encode() and facts.undisturbed(report.host, gone - RESENT, gone)
-    return gone <= report.at + MADE_WITHIN / 1000 and not has_said_so
+    return gone <= report.at + MADE_WITHIN / 1000 + APART and not has_said_so
 
 
 def _is_of_a_run(event: object) -> bool:
