@@ -136,6 +136,8 @@ class JobState:
         self._past = past
         self._looked_at: JobView | None = None
         """The newest view that was applied completely."""
+        self._looked_last = self.clock.now
+        """When a view was last applied completely, or when this object was made."""
         self._is_recorded = view.config.monitor_execution
         """Whether the items that are held have records."""
         self._unread = set[int]()
@@ -383,12 +385,17 @@ class JobState:
             yield from self._read(view, unread, given)
         elif unread:
             yield ReadItems(unread, are_recorded=False)
+            seen = {} if before is None else before.given_to(self._me)
             for number in unread:
-                accounted = max(self._known.pop(number, 0), min(self.clock.now, view.given_at(number)))
+                given_at = view.given_at(number)
+                if seen.get(number) != given[number]:
+                    given_at = self._since_last_look(given_at)
+                accounted = max(self._known.pop(number, 0), min(self.clock.now, given_at))
                 self.items[number] = assumed(given[number], accounted)
         self._unread.clear()
         self.held = self.held if self.held == self.items.keys() else frozenset(self.items) or NONE
         self._looked_at = view
+        self._looked_last = self.clock.now
         followed = frozenset([n for n, one in self.items.items() if self._is_to_be_followed(n, one, view)])
         if new := followed - self._followed:
             self._followed |= new
@@ -411,12 +418,23 @@ class JobState:
         return cut_off - view.orphans - view.rescues.keys() if cut_off else NONE
 
     def _read(self, view: JobView, unread: frozenset[int], given: Mapping[int, int]) -> Steps[None]:
+        before = self._looked_at
         found = yield ReadItems(unread)
         for number, one in found.items():
-            made_by = view.made_by(number)
+            made_at, made_by = view.made_at(number), view.made_by(number)
+            if before is not None and before.made_by(number) != made_by:
+                made_at = self._since_last_look(made_at)
             known = self._known.pop(number, 0)
-            self.items[number] = learned(one, given[number], view.made_at(number), made_by, known)
+            self.items[number] = learned(one, given[number], made_at, made_by, known)
         self._unchecked.update(found)
+
+    def _since_last_look(self, date: int) -> int:
+        """Return the date of something that this process has not seen before; the time of the last look if it is wrong.
+
+        A date that is more than a minute older than the last look was written by a clock that was behind.
+        """
+        last = min(self._looked_last, self.clock.now)
+        return date if date > last - MAX_FUTURE else last
 
     def _say_what_is_ahead(self) -> None:
         """Say, once the clock is steady, which items are accounted for up to a time that has yet to come."""

@@ -1605,6 +1605,35 @@ def test_the_reason_of_a_moment_is_taken_from_the_node_that_gave_the_item() -> N
     assert case.reported() == [(2, 3, BLOCKED), (4, 4, HELD_UP)]
 
 
+def test_without_records_an_item_owes_nothing_that_came_before_it_was_given_by_a_clock_that_was_behind() -> None:
+    case = Case.of(monitor_execution=False)
+    case.give(0, OTHER)
+    state = started(case, 100.0)
+    case.ahead = -3600.0
+    case.give(0, ME)
+    case.ahead = 0.0
+    case.now = 101.2
+    case.see(state)
+    assert state.due().on_time == [0]
+    case.begin(state)
+    assert case.reports == []
+
+
+def test_an_item_that_was_made_by_a_clock_that_was_behind_owes_nothing_that_came_before() -> None:
+    case = Case.of()
+    case.drop(LAYOUT.item(0).sharding)
+    case.drop(LAYOUT.item(0).instance)
+    state = started(case, 100.0)
+    case.ahead = -3600.0
+    case.put(LAYOUT.item(0).sharding)
+    case.give(0, ME)
+    case.ahead = 0.0
+    case.now = 101.2
+    case.see(state)
+    case.begin(state)
+    assert case.reports == []
+
+
 def test_records_that_were_switched_off_by_a_clock_ahead_and_on_again_are_not_taken_as_off_later() -> None:
     case = Case.of()
     state = started(case)
