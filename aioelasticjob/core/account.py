@@ -402,10 +402,13 @@ class JobState:
             yield FollowReleases(new)
 
     def _report_before_switch(self, view: JobView, given: Mapping[int, int], switched_at: int) -> None:
-        """Report what items owe because records are switched on or off: afterwards nothing shows it."""
+        """Report what items owe because records are switched on or off: afterwards nothing shows it.
+
+        Another instance that still runs an item does not hold it, so it does not report what came during its run.
+        """
         closings = dict[int, Closing]()
         for number, item in self.items.items():
-            if item.is_free and number not in self._off and given.get(number) == item.given:
+            if number not in self._off and given.get(number) == item.given:
                 missed = tuple(self._missed(number, item, min(self.clock.now, switched_at), view))
                 closings[number] = Closing(item.record, missed)
         self._report(closings)

@@ -1605,6 +1605,18 @@ def test_the_reason_of_a_moment_is_taken_from_the_node_that_gave_the_item() -> N
     assert case.reported() == [(2, 3, BLOCKED), (4, 4, HELD_UP)]
 
 
+def test_what_an_item_owes_is_reported_when_records_are_switched_off_while_it_seems_to_run_elsewhere() -> None:
+    case = Case.of(failover=False)
+    case.was_cut_off(0, -2)
+    case.locks[0] = Lock.OTHERS
+    state = started(case)
+    case.now = 3.5
+    case.locks.clear()
+    case.configure(monitor_execution=False)
+    case.see(state)
+    assert [(first, last) for first, last, _ in case.reported()] == [(1, 3)]
+
+
 def test_without_records_an_item_owes_nothing_that_came_before_it_was_given_by_a_clock_that_was_behind() -> None:
     case = Case.of(monitor_execution=False)
     case.give(0, OTHER)
