@@ -83,6 +83,11 @@ def test_the_last_moment_may_come_during_a_long_backfill_and_is_reported_without
     survives(1411290)  # the judge took it for lost, because no record has it
 
 
+@pytest.mark.parametrize("seed", [90210813, 90211166])
+def test_a_report_may_come_again_from_who_was_taken_for_gone_or_from_its_successor(seed: int) -> None:
+    survives(seed)  # the judge did not look whether the instance was still there
+
+
 def test_a_slow_read_takes_nothing_back_that_its_session_has_seen() -> None:
     survives(49504)  # a lost reply was then judged by what had been there before it
 
