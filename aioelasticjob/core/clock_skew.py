@@ -20,6 +20,11 @@ JUMPS = 8
 """How many jumps ahead are remembered, to report the moments that they skipped."""
 
 
+def is_astray(skew: float) -> bool:
+    """Whether a host's clock differs so much from the registry's, in seconds, that jobs use the registry's."""
+    return abs(skew) > ASTRAY
+
+
 class ClockSkewMonitor:
     """Compares this host's clock with the registry's, and notices when the time that jobs use is set.
 
@@ -69,7 +74,7 @@ class ClockSkewMonitor:
     @property
     def is_astray(self) -> bool:
         """Whether jobs use the registry's clock, because this host's is wrong."""
-        return abs(self._skew) > ASTRAY
+        return is_astray(self._skew)
 
     def is_soon(self, moment: int) -> bool:
         """Whether a moment is still to come, and so soon that a clock which is right may have given it."""

@@ -10,11 +10,21 @@ from dataclasses import dataclass, field
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.clock_skew import is_astray
+from aioelasticjob.core.processes import (
+    LostEvents,
+    ProcessProblems,
+    RefusedToProcess,
+    UnwrittenEvents,
+    refused_in,
+)
 from aioelasticjob.engine.executors import Executors
 from aioelasticjob.engine.health import IDLE, Health, JobHealth, Phase
+from aioelasticjob.engine.job_clock import JobClock
 from aioelasticjob.engine.job_scheduler import JobScheduler
 from aioelasticjob.engine.local_jobs import Host, LocalJobs
 from aioelasticjob.engine.process_context import ProcessContext
+from aioelasticjob.engine.process_node import ProcessNode
 from aioelasticjob.error_handlers import ErrorDispatcher
 from aioelasticjob.errors import unwrapped
 from aioelasticjob.events import Events
@@ -31,7 +41,7 @@ from aioelasticjob.observers.recorder import Recorder
 from aioelasticjob.observers.vitals import Vitals
 from aioelasticjob.registry.addresses import Address, open_registry
 from aioelasticjob.registry.own_address import own_address
-from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.session import Session, beside
 
 MAX_NAMED = 10
 """How many jobs are named that are waited for when an application stops."""
@@ -69,7 +79,35 @@ class RunningApp:
     def health(self, declared: Iterable[JobConfig]) -> Health:
         """Return what is held and run here, and how things stand with the registry."""
         jobs = self.jobs.health if self.jobs else [JobHealth(job.job_name) for job in declared]
-        return Health.of(self.session, jobs, self.phase)
+        return Health.of(self.session, jobs, self.phase, self.problems())
+
+    def problems(self) -> ProcessProblems:
+        """Return what this process cannot do at present."""
+        skew = (None if self.session is None else self.session.clock_skew) or 0.0
+        return ProcessProblems(
+            event_store=self._unwritten_events(),
+            lost=self._lost_events(),
+            clock_differs=round(skew, 1) if is_astray(skew) else None,
+            refused=self._refused(),
+        )
+
+    def _unwritten_events(self) -> UnwrittenEvents | None:
+        recorder = self.recorder
+        if recorder is None or recorder.unwritten is None or recorder.counts is None:
+            return None
+        clock = self.clock if self.session is None else JobClock(self.clock, self.session)
+        unwritten = recorder.unwritten
+        return UnwrittenEvents(round(clock.now() - unwritten.seconds, 1), unwritten.why, recorder.counts.waiting)
+
+    def _lost_events(self) -> LostEvents | None:
+        lost = None if self.recorder is None else self.recorder.lost
+        if lost is None:
+            return None
+        return LostEvents(lost.number, lost.first.timestamp(), lost.last.timestamp())
+
+    def _refused(self) -> tuple[RefusedToProcess, ...]:
+        found = {} if self.jobs is None else self.jobs.refused
+        return refused_in({job: [(one.what, one.why, one.since) for one in refused] for job, refused in found.items()})
 
     def busy(self) -> str:
         """Return the jobs that run items at this moment, with the items, for the log."""
@@ -137,9 +175,10 @@ class RunningApp:
         dispatcher = ErrorDispatcher(self.clock, self.events.counts, limited_log, registry.settings.namespace)
         shared = ProcessContext(self.clock, self.events, executors, dispatcher, limited_log)
         local = self.jobs = LocalJobs(session, jobs, host, shared)
+        node = ProcessNode(session, host, self.problems, self.clock, limited_log)
         has_failed = False
         try:
-            async with executors.open(), local.open():
+            async with executors.open(), beside(node.keep), local.open():
                 self.phase = "running"
                 self.events.begin()
                 try:

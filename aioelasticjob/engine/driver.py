@@ -49,7 +49,7 @@ class StateDriver:
         refusals = self.member.refusals
         now = state.clock.take(self.member.session.read_clocks())
         if refusals.open or refusals.past:
-            state.refusals = refusals.ages(state.clock.host)
+            state.refusals = refusals.ages(state.clock.now / 1000)
         return now
 
     def released(self, item: int) -> None:

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.declaration import Difference, differences
 from aioelasticjob.core.diagnostics import missing_features_text, unusable_text
+from aioelasticjob.core.processes import NO_PROBLEMS, ProcessProblems
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.own_node import intolerable_difference
 from aioelasticjob.engine.refusals import RefusedRequest
@@ -94,14 +95,22 @@ class Health:
     """``starting`` until all jobs have joined or have to wait, ``leaving`` while it stops, then ``ended``."""
     reason: str | None = None
     """Why the registry does not answer, if the status is ``suspended``."""
+    problems: ProcessProblems = NO_PROBLEMS
+    """What else the process cannot do, such as write to its event store.  Its jobs run all the same."""
 
     @classmethod
-    def of(cls, session: Session | None, jobs: Iterable[JobHealth], phase: Phase = "running") -> Health:
+    def of(
+        cls,
+        session: Session | None,
+        jobs: Iterable[JobHealth],
+        phase: Phase = "running",
+        problems: ProcessProblems = NO_PROBLEMS,
+    ) -> Health:
         """Return the health of an application.  Without a session it has not connected yet, or does not run."""
         address = None if session is None else session.settings.address
         status = _status(session)
         reason = session.reason if session is not None and status == "suspended" else None
-        return cls(status, os.getpid(), address, tuple(jobs), phase, reason)
+        return cls(status, os.getpid(), address, tuple(jobs), phase, reason, problems)
 
     @property
     def alive(self) -> bool:
@@ -129,6 +138,7 @@ class Health:
             "phase": self.phase,
             "pid": self.pid,
             "registry": self.registry,
+            "problems": self.problems.as_json(),
             "jobs": [_job_as_json(job) for job in self.jobs],
         }
 

@@ -36,6 +36,7 @@ from aioelasticjob.engine.commit import until_answered
 from aioelasticjob.engine.coordinator import MIRROR_TIMEOUT
 from aioelasticjob.engine.driver import StateDriver
 from aioelasticjob.engine.health import JobHealth
+from aioelasticjob.engine.job_clock import JobClock
 from aioelasticjob.engine.listeners import join_run
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.missed_reports import EXPIRED, REMOVED, left_of
@@ -84,7 +85,8 @@ class JobScheduler:
         self.views = views
         self._tasks = tasks
         self._loop = tasks.scheduler.loop
-        self._stats = ExecutionStats(member, shared.clock, shared.events, shared.dispatcher)
+        self._clock = JobClock(shared.clock, member.session)
+        self._stats = ExecutionStats(member, self._clock, shared.events, shared.dispatcher)
         driver = StateDriver(member, views.value, self._stats, past)
         self._driver = driver
         self._state = driver.state
@@ -119,7 +121,7 @@ class JobScheduler:
     def health(self) -> JobHealth:
         """The health of the job in this process."""
         execution = self._runs.execution
-        now = self._shared.clock.now()
+        now = self._clock.now()
         member = self._member
         claim = None if execution is None else execution.claim
         skew = member.session.clock_skew

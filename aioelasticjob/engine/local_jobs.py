@@ -6,7 +6,7 @@ Each of them joins again in every session, until it leaves.
 from __future__ import annotations
 
 from asyncio import Event, get_running_loop
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -17,11 +17,12 @@ from anyio.abc import TaskStatus
 from aioelasticjob.core.clock_skew import ClockSkewMonitor
 from aioelasticjob.core.layout import SWITCHES, Layout
 from aioelasticjob.engine.health import JobHealth
+from aioelasticjob.engine.job_clock import JobClock
 from aioelasticjob.engine.job_scheduler import JobScheduler
 from aioelasticjob.engine.life import History, Life
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.process_context import REGISTERING_AT_ONCE, ProcessContext
-from aioelasticjob.engine.refusals import Refusals
+from aioelasticjob.engine.refusals import Refusals, RefusedRequest
 from aioelasticjob.engine.turns import Scheduler
 from aioelasticjob.errors import ElasticJobError, OutcomeUnknown, RegistryError, SessionEnded, Suspended
 from aioelasticjob.host.importable import importable_name
@@ -70,7 +71,8 @@ class LocalJob:
         self._scheduler = scheduler
         self._history = History(job=job.config.job_name, limited_log=shared.limited_log)
         self.ending = self._history.ending
-        self._refusals = Refusals(job.config.job_name, shared.clock, shared.limited_log)
+        clock = JobClock(shared.clock, session)
+        self._refusals = Refusals(job.config.job_name, clock, shared.limited_log)
         self._incarnation = 0
         self._instance = ""
         self.life: Life | None = None
@@ -87,7 +89,17 @@ class LocalJob:
         running = self.running
         found = self._history.standing_by if running is None else running.health
         health = found or JobHealth(self._job.config.job_name)
-        return replace(health, refused=self._refusals.present)
+        return replace(health, refused=self.refused)
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self._job.config.job_name
+
+    @property
+    def refused(self) -> tuple[RefusedRequest, ...]:
+        """The requests of the job that the registry refuses at present."""
+        return self._refusals.present
 
     async def live(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
         """Try to join until the job runs, and return then; return also when the job has left.
@@ -260,6 +272,11 @@ class LocalJobs:
     def health(self) -> list[JobHealth]:
         """The health of each job in this process."""
         return [job.health for job in self._jobs]
+
+    @property
+    def refused(self) -> Mapping[str, tuple[RefusedRequest, ...]]:
+        """The requests that the registry refuses at present, for each job with such requests."""
+        return {job.name: job.refused for job in self._jobs if job.refused}
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Sequence[LocalJob]]:

@@ -18,6 +18,7 @@ from aioelasticjob.engine.cancellation import HandlerScope
 from aioelasticjob.engine.driver import StateDriver
 from aioelasticjob.engine.early_end import RetryWaits, StreamControl, left_open
 from aioelasticjob.engine.execution import JOB_LEAVES, Execution, execute
+from aioelasticjob.engine.job_clock import JobClock
 from aioelasticjob.engine.listeners import with_listeners
 from aioelasticjob.engine.offsets import RunOffsets
 from aioelasticjob.engine.passes import Awaited, InTask
@@ -202,7 +203,8 @@ class Runs:
                     text = f"{setting} = {kept!r} is used, because the handlers here {why}"
                     self._shared.limited_log.warning(log, config.job_name, f"handlers {why}", text)
         events = self._shared.events
-        trace = Trace(claim, config, events, self._shared.clock) if events.heard else None
+        clock = JobClock(self._shared.clock, self._member.session)
+        trace = Trace(claim, config, events, clock) if events.heard else None
         return Execution(
             self._job,
             config,

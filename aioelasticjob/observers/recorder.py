@@ -12,7 +12,7 @@ from aioelasticjob.observers.settings import EventStoreSettings
 
 if TYPE_CHECKING:
     from aioelasticjob.observers.sql.store import EventStore
-    from aioelasticjob.observers.sql.writer import StoreCounts, Writer
+    from aioelasticjob.observers.sql.writer import Lost, StoreCounts, Unwritten, Writer
 
 
 class Recorder:
@@ -31,6 +31,16 @@ class Recorder:
     def counts(self) -> StoreCounts | None:
         """How many events were written, dropped and rejected; None before the first."""
         return None if self._writer is None else self._writer.counts
+
+    @property
+    def unwritten(self) -> Unwritten | None:
+        """What the store has not taken for long; None if all is well, and while the application does not run."""
+        return None if self._writer is None or self.store is None else self._writer.unwritten
+
+    @property
+    def lost(self) -> Lost | None:
+        """The events that were lost within the last day; None without any, and while the application does not run."""
+        return None if self._writer is None or self.store is None else self._writer.lost
 
     @asynccontextmanager
     async def open(self, events: Events, clock: Clock, namespace: str) -> AsyncIterator[None]:

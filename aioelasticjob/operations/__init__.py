@@ -14,6 +14,7 @@ from aioelasticjob.operations.cancelling import cancel
 from aioelasticjob.operations.consequences import SERVER_ACTIONS, ServerAction
 from aioelasticjob.operations.instances import shut_down
 from aioelasticjob.operations.labels import has_label, label_in, labelled
+from aioelasticjob.operations.processes import ProcessStatus, processes, watch_processes
 from aioelasticjob.operations.queries import dump, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server
 from aioelasticjob.operations.request_status import RequestStatus, ended, job_of_request, request, requests
@@ -59,6 +60,7 @@ __all__ = [
     "NotPossible",
     "OperationResult",
     "Preview",
+    "ProcessStatus",
     "RequestStatus",
     "RunOnServer",
     "RunOptions",
@@ -97,6 +99,7 @@ __all__ = [
     "plan_backfill",
     "preview",
     "preview_import",
+    "processes",
     "remove",
     "remove_server",
     "request",
@@ -110,4 +113,5 @@ __all__ = [
     "shut_down",
     "watch",
     "watch_all",
+    "watch_processes",
 ]

@@ -107,6 +107,8 @@ class InstanceStatus:
 
     zone_rules: ZoneRules | None = None
     """The rules that its process has for the job's time zone; None if it has not said so."""
+    incarnation: int = 0
+    """The session of its process with the registry: all instances of one process have the same."""
 
     @property
     def is_able(self) -> bool:
@@ -377,6 +379,7 @@ def _instances(view: JobView, items: tuple[ItemStatus, ...]) -> tuple[InstanceSt
             leaving=one.leaving,
             lacks=view.lacking.get(one.id, ()),
             zone_rules=one.zone_rules,
+            incarnation=one.incarnation,
             **_said_of_itself(view, one.id),
         )
         for one in sorted(view.instances.values(), key=_by_age)

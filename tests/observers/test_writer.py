@@ -17,7 +17,7 @@ from aioelasticjob.model import Outcome
 from aioelasticjob.observers.settings import EventStoreSettings
 from aioelasticjob.observers.sql.rows import Batch
 from aioelasticjob.observers.sql.store import EventStoreUnreachable
-from aioelasticjob.observers.sql.writer import Writer
+from aioelasticjob.observers.sql.writer import LATE, LOSS_SHOWN, SILENT, Writer
 from aioelasticjob.testing import run
 from tests.observers.sample_events import NOON, batch, beginning, end, raised
 from tests.support.simulated_jobs import SimulatedJobs, simulate
@@ -153,6 +153,74 @@ def test_what_the_backlog_cannot_hold_is_dropped_the_oldest_first_and_counted_an
     assert writer.counts.written + writer.counts.dropped == 3001
     assert writer.counts.written <= SETTINGS.backlog + 1
     assert set(range(2900, 3000)) <= set(table.ended)  # type: ignore[arg-type]
+
+
+def test_a_table_that_is_silent_counts_as_not_written_long_before_its_time_limit() -> None:
+    table = Table(seconds=1000.0)
+
+    async def act(events: Events, writer: Writer) -> None:
+        events.put(end())
+        await sleep(1)
+        assert writer.unwritten is None
+        assert writer.counts.trouble == ""
+        await sleep(LATE)
+        assert writer.unwritten is not None
+        assert writer.unwritten.why == writer.counts.trouble == SILENT
+        assert writer.unwritten.seconds == pytest.approx(1 + LATE - SETTINGS.batch_age)
+
+    scene(table, act)
+
+
+def test_a_table_that_is_written_but_too_slowly_counts_as_not_written_too() -> None:
+    table = Table(seconds=2.0)
+
+    async def act(events: Events, writer: Writer) -> None:
+        for item in range(1000):
+            events.put(end(item=item))
+        await sleep(2)
+        assert writer.unwritten is None
+        await sleep(3)
+        assert writer.unwritten is not None
+        await sleep(60)
+        assert writer.unwritten is None
+
+    scene(table, act)
+
+
+def test_it_is_known_since_when_an_absent_table_has_not_been_written_and_what_was_lost() -> None:
+    table = Table(up=False)
+
+    async def act(events: Events, writer: Writer) -> None:
+        for second in range(30):
+            for item in range(100):
+                events.put(end(NOON + 1000 * second, item=second * 100 + item))
+            await sleep(1)
+        assert writer.unwritten is not None
+        assert writer.unwritten.seconds == pytest.approx(30 - SETTINGS.batch_age)
+        table.up = True
+        await sleep(40)
+        assert writer.unwritten is None
+        lost = writer.lost
+        assert lost is not None
+        assert lost.number == writer.counts.dropped
+        assert (lost.first.timestamp(), lost.last.timestamp()) == pytest.approx(
+            (NOON / 1000 + 3.02, NOON / 1000 + lost.number // 100 + 2.02)
+        )
+        await sleep(LOSS_SHOWN)
+        assert writer.lost is None
+
+    scene(table, act)
+
+
+def test_a_row_that_is_not_taken_is_a_loss() -> None:
+    async def act(events: Events, writer: Writer) -> None:
+        events.put(end(item=17))
+        events.put(end(item=18))
+        await sleep(2)
+        assert writer.lost is not None
+        assert writer.lost.number == 1
+
+    scene(Table(hated={17}), act)
 
 
 def test_failures_are_let_go_of_while_the_table_is_absent() -> None:

@@ -49,6 +49,8 @@ KINDS = {
     "cut_off": "a run that was cut off",
 }
 """The groups of rows that a batch has, in the words of log lines."""
+EVENT_TIMES = ("creation_time", "complete_time", "over", "start_time")
+"""The columns that say when the event of a row came: the first of them that the row has."""
 LONGEST_VALUE = 100
 """Characters of a value in a log line."""
 MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
@@ -69,6 +71,8 @@ class Batch:
     """The namespace of the jobs' registry."""
     events: int = 0
     """The number of events that were added."""
+    since: float = 0.0
+    """When it was begun, by the clock of the event loop."""
     begun: dict[str, Row] = field(default_factory=dict)
     ended: dict[str, Row] = field(default_factory=dict)
     states: list[Row] = field(default_factory=list)
@@ -86,9 +90,11 @@ class Batch:
                 yield kind, row
 
     def times(self) -> Iterator[datetime]:
-        """Yield when the states came that the batch has."""
-        for row in self.states:
-            if isinstance(time := row["creation_time"], datetime):
+        """Yield when the events came that the rows are of."""
+        for _, row in self.rows():
+            known = (row.get(column) for column in EVENT_TIMES)
+            time = next((one for one in known if isinstance(one, datetime)), None)
+            if time is not None:
                 yield time.replace(tzinfo=UTC)
 
     def fit(self, widths: Mapping[str, int]) -> None:
@@ -232,8 +238,8 @@ class Batch:
 
 def halved(batch: Batch) -> tuple[Batch, Batch]:
     """Split a batch into two, each with a part of its rows."""
-    one = Batch(batch.host, batch.namespace, batch.events // 2)
-    other = Batch(batch.host, batch.namespace, batch.events - one.events)
+    one = Batch(batch.host, batch.namespace, batch.events // 2, batch.since)
+    other = Batch(batch.host, batch.namespace, batch.events - one.events, batch.since)
     for n, (kind, row) in enumerate(batch.rows()):
         half = one if n < len(batch) // 2 else other
         if kind in ("begun", "ended"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from asyncio import get_running_loop
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,6 +37,12 @@ PRUNE_INTERVAL = 3600.0
 """Seconds between two removals of old rows; the first one comes at a random moment, to spread processes."""
 FINAL_WRITE_TIMEOUT = 1.0
 """Seconds for writing the remaining events when the application is being cancelled."""
+LATE = 3.0
+"""Seconds that rows may wait.  If they wait for longer, the store counts as not written, though no write has failed."""
+SILENT = "the database takes the rows too slowly, or does not answer"
+"""Why the store counts as not written then."""
+LOSS_SHOWN = 86_400.0
+"""Seconds for which a loss of events is shown after the last one."""
 
 log = logger(__name__)
 
@@ -62,6 +69,27 @@ class StoreCounts:
     """Why nothing can be written at present."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """Rows that the store has not taken for long."""
+
+    seconds: float
+    """For how long the oldest of them has waited."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Events that were lost one shortly after another: the store will never have them."""
+
+    number: int
+    first: datetime
+    last: datetime
+    """When the first and the last of them came."""
+    noticed: float
+    """When the newest loss was noticed, by the clock of the event loop."""
+
+
 class Writer:
     """Turns events into rows, and writes the rows: two steps, so that errors with their objects need not be kept."""
 
@@ -76,7 +104,11 @@ class Writer:
         self._news = Event()
         self._host = socket.gethostname()
         self._counts = StoreCounts()
+        self._loop = get_running_loop()
         self._in_hand: Batch | None = None
+        self._troubled_since = 0.0
+        """When the oldest rows came that waited when the present trouble began, by the clock of the event loop."""
+        self._lost: Lost | None = None
         self._dropped_before = 0
         """How many events had been dropped when the present trouble began."""
         self._dropped_times: tuple[datetime, ...] = ()
@@ -91,14 +123,36 @@ class Writer:
     def counts(self) -> StoreCounts:
         """The present counts of events."""
         counts = self._counts
+        unwritten = self.unwritten
         waiting = sum(batch.events for batch in self._batches) + (self._in_hand.events if self._in_hand else 0)
         return StoreCounts(
             counts.written,
             counts.dropped + self._listener.dropped,
             counts.rejected,
             waiting + len(self._listener),
-            counts.trouble,
+            "" if unwritten is None else unwritten.why,
         )
+
+    @property
+    def unwritten(self) -> Unwritten | None:
+        """How long the oldest rows have waited if a write has failed, or takes long; None if all is well."""
+        now = self._loop.time()
+        if self._counts.trouble:
+            return Unwritten(now - self._troubled_since, self._counts.trouble)
+        oldest = self._in_hand
+        if oldest is None and self._batches:
+            oldest = self._batches[0]
+        if oldest is None or now - oldest.since <= LATE:
+            return None
+        return Unwritten(now - oldest.since, SILENT)
+
+    @property
+    def lost(self) -> Lost | None:
+        """The events that were lost within the last day; None if there were none."""
+        lost = self._lost
+        if lost is None or self._loop.time() - lost.noticed > LOSS_SHOWN:
+            return None
+        return lost
 
     async def gather(self) -> None:
         """Make rows of events, some at a time, until cancelled."""
@@ -132,7 +186,7 @@ class Writer:
     async def _gather_some(self) -> None:
         """Add some events to the newest batch while it is small; never to the batch that is being written."""
         if not self._batches or len(self._batches[-1]) >= self._settings.batch_size:
-            self._batches.append(Batch(self._host, self._namespace))
+            self._batches.append(Batch(self._host, self._namespace, since=self._loop.time()))
         batch = self._batches[-1]
         for event in self._listener.take(EVENTS_PER_TURN):
             try:
@@ -158,7 +212,7 @@ class Writer:
                 if isinstance(error, EventStoreUnreachable) and error.refused:
                     await self._write_in_parts(batch, error.reason)
                     return
-                self._report_error(error)
+                self._report_error(error, batch)
             else:
                 self._count(batch)
                 return
@@ -169,6 +223,7 @@ class Writer:
         """Find the rows that the database rejects, and write all others."""
         if len(batch) == 1:
             self._counts.rejected += 1
+            self._note_loss(batch)
             entry = described(batch)
             text = "the event store refuses a row, which is lost"
             if self.limited_log.admits(log, None, text, each=MOST):
@@ -193,6 +248,7 @@ class Writer:
     def _drop(self, batch: Batch) -> None:
         """Drop the oldest rows; the first time until rows can be written again, a line of the log says so."""
         self._counts.dropped += batch.events
+        self._note_loss(batch)
         text = "the events that wait for the event store are more than its backlog"
         if not self._dropped_times and self.limited_log.admits(log, None, text, each=MOST):
             backlog = self._settings.backlog
@@ -200,11 +256,22 @@ class Writer:
         times = [*self._dropped_times, *batch.times()]
         self._dropped_times = (min(times), max(times)) if times else ()
 
-    def _report_error(self, error: Exception) -> None:
+    def _note_loss(self, batch: Batch) -> None:
+        """Remember from when to when events were lost, together with earlier losses of the last day."""
+        times = [*batch.times()]
+        number = max(1, batch.events)
+        if (before := self.lost) is not None:
+            times += [before.first, before.last]
+            number += before.number
+        if times:
+            self._lost = Lost(number, min(times), max(times), self._loop.time())
+
+    def _report_error(self, error: Exception, batch: Batch) -> None:
         """Log once for each reason that nothing can be written, not at every attempt."""
         trouble = str(error) if isinstance(error, ElasticJobError) else error_text(error)
         if not self._counts.trouble:
             self._dropped_before = self.counts.dropped
+            self._troubled_since = batch.since
             backlog = self._settings.backlog
             wait = f"up to {counted(backlog, 'event')} wait until the event store can be written"
             text = f"{_shown(error)}: jobs go on running, and {wait}"

@@ -1,0 +1,50 @@
+"""The processes that cannot do something at present: how they are read, and followed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aioelasticjob.core.layout import PROCESSES, child
+from aioelasticjob.core.processes import ProcessStatus, process_status
+from aioelasticjob.ground.latest import Latest
+from aioelasticjob.registry.mirror import mirror
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.tree import Tree
+
+
+async def processes(session: Session) -> tuple[ProcessStatus, ...]:
+    """Read which processes of the namespace cannot do something at present, in the order of their ids.
+
+    Raises:
+        RegistryError: the registry could not be read.
+    """
+    await session.sync()
+    return _processes_in(await session.subtree([PROCESSES]))
+
+
+@asynccontextmanager
+async def watch_processes(session: Session) -> AsyncIterator[AsyncIterator[tuple[ProcessStatus, ...]]]:
+    """Follow which processes cannot do something: the iterator gives the present ones, then newer states.
+
+    Raises:
+        RegistryError: the registry may not be read, or the session is closed.
+    """
+    async with mirror(session, [PROCESSES]) as trees:
+        yield _states(trees)
+
+
+async def _states(trees: Latest[Tree]) -> AsyncIterator[tuple[ProcessStatus, ...]]:
+    async for tree in trees:
+        yield _processes_in(tree)
+
+
+def _processes_in(tree: Tree) -> tuple[ProcessStatus, ...]:
+    found = list[ProcessStatus]()
+    for id in tree.children(PROCESSES):
+        node = tree.get(child(PROCESSES, id))
+        if node is not None:
+            status = process_status(id, node)
+            if status.problems:
+                found.append(status)
+    return tuple(found)
