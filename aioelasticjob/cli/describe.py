@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from aioelasticjob import operations
@@ -16,6 +17,7 @@ from aioelasticjob.operations import (
     JobStatus,
     OperationResult,
     Preview,
+    ProcessStatus,
     RunOnServer,
     ServerDetails,
     ServerStatus,
@@ -24,8 +26,8 @@ from aioelasticjob.operations import (
 Json: TypeAlias = dict[str, object]
 
 
-def summary_as_json(status: JobStatus) -> Json:
-    """Return the summary of a job, for lists."""
+def summary_as_json(status: JobStatus, processes: Iterable[ProcessStatus] = ()) -> Json:
+    """Return the summary of a job, for lists, with what its processes cannot do."""
     config = status.config
     return {
         "jobName": config.job_name,
@@ -46,11 +48,12 @@ def summary_as_json(status: JobStatus) -> Json:
         "blockedItems": [item.item for item in status.blocked],
         "misfiredItems": [item.item for item in status.misfired],
         "configVersion": status.config_version,
+        "processProblems": _problems(status, processes),
     }
 
 
-def job_as_json(status: JobStatus) -> Json:
-    """Return the whole status of a job."""
+def job_as_json(status: JobStatus, processes: Iterable[ProcessStatus] = ()) -> Json:
+    """Return the whole status of a job, with what its processes cannot do."""
     return {
         "jobName": status.name,
         "state": status.state,
@@ -67,6 +70,7 @@ def job_as_json(status: JobStatus) -> Json:
         "instances": [_instance(one) for one in status.instances],
         "servers": [_server(one) for one in status.servers],
         "items": [_item(one) for one in status.items],
+        "processProblems": _problems(status, processes),
     }
 
 
@@ -113,6 +117,11 @@ def preview_as_json(preview: Preview) -> Json:
         "warnings": preview.warnings,
         "configVersion": preview.version,
     }
+
+
+def _problems(status: JobStatus, processes: Iterable[ProcessStatus]) -> list[Json]:
+    found = operations.processes_of(status, processes)
+    return [{"process": one.id, "host": one.host, "pid": one.pid, **one.problems.as_json()} for one in found]
 
 
 def _instance(one: InstanceStatus) -> Json:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+import socket
+from collections.abc import Iterable, Set
 from typing import Annotated, TypeAlias
 
 import typer
@@ -21,7 +22,8 @@ from aioelasticjob.clock import SystemClock
 from aioelasticjob.ground.plural import counted
 from aioelasticjob.ground.times import time_text
 from aioelasticjob.model import Record
-from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
+from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, ProcessStatus
+from aioelasticjob.registry.session import Session
 
 Name: TypeAlias = Annotated[str, typer.Argument(help="The job's name.", autocompletion=completion.jobs)]
 AnyName: TypeAlias = Annotated[
@@ -64,11 +66,14 @@ def jobs(where: RegistryOptions, label: WithLabels = None, watch: Live = False, 
         )
         return
     now = SystemClock().now()
-    found = where.look(lambda session: operations.jobs(session, now=now))
+    found, processes = where.look(lambda session: _read_all(session, now))
+    now = _registry_time(now, processes)
+    found = tuple(status.at(now) for status in found)
     if as_json:
-        write_json(as_values(found))
+        write_json([summary_as_json(status, processes) for status in chosen(found)])
     elif chosen(found):
         out().print(_list(chosen(found), now))
+        _print_problems(processes)
     else:
         so = f" with the label {' and '.join(label)}" if label else ""
         out().print(f"no jobs{so} in {where.address}", style="dim", markup=False)
@@ -81,11 +86,14 @@ def job(where: RegistryOptions, name: Name, watch: Live = False, as_json: AsJson
         _follow(where, name, as_json)
         return
     now = SystemClock().now()
-    status = where.look(lambda session: operations.job(session, name, now=now))
+    status, processes = where.look(lambda session: _read_one(session, name, now))
+    now = _registry_time(now, processes)
+    status = status.at(now)
     if as_json:
-        write_json(job_as_json(status))
+        write_json(job_as_json(status, processes))
     else:
         out().print(_picture(status, now))
+        _print_problems(operations.processes_of(status, processes))
 
 
 @on_a_registry
@@ -95,6 +103,28 @@ def watch(where: RegistryOptions, name: AnyName = None, as_json: AsJson = False)
         _follow(where, name, as_json)
     else:
         Watch(operations.watch_all, _list, _summaries if as_json else None).show(where)
+
+
+async def _read_all(session: Session, now: float) -> tuple[tuple[JobStatus, ...], tuple[ProcessStatus, ...]]:
+    return await operations.jobs(session, now=now), await operations.processes(session)
+
+
+async def _read_one(session: Session, name: str, now: float) -> tuple[JobStatus, tuple[ProcessStatus, ...]]:
+    return await operations.job(session, name, now=now), await operations.processes(session)
+
+
+def _registry_time(now: float, processes: Iterable[ProcessStatus]) -> float:
+    """Return the registry's time: ``now`` is this host's, and a process here may say that its clock is wrong."""
+    here = socket.gethostname()
+    differences = (one.problems.clock_differs for one in processes if one.host == here)
+    return now - next((seconds for seconds in differences if seconds is not None), 0.0)
+
+
+def _print_problems(processes: Iterable[ProcessStatus]) -> None:
+    """Print a line for each thing that a process cannot do at present."""
+    for one in processes:
+        for sentence in one.problems.sentences():
+            out().print(Text(f"{one.name}: {sentence}", style="yellow"))
 
 
 def _follow(where: RegistryOptions, name: str, as_json: bool) -> None:

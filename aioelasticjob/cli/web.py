@@ -6,7 +6,8 @@ import asyncio
 import ipaddress
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -86,6 +87,9 @@ def console(
     allow_address: AllowedAddresses = None,
     trusted_proxy: TrustedProxies = None,
     user_header: UserHeader = "",
+    metrics: Annotated[
+        str, typer.Option(help="A port, or HOST:PORT, for /metrics and /health of the console itself.")
+    ] = "",
     time_zone: Annotated[str, typer.Option(help="The time zone of times, until somebody chooses another one.")] = "UTC",
     log_level: Annotated[logs.LogLevel, typer.Option(help="The lowest level that is logged.")] = logs.LogLevel.WARNING,
 ) -> None:
@@ -103,7 +107,7 @@ def console(
         trusted_proxies=tuple(trusted_proxy or ()),
         user_header=user_header,
     )
-    asyncio.run(_serve(Console(settings), host, port))
+    asyncio.run(_serve(Console(settings), host, port, metrics))
 
 
 def _registries(
@@ -131,7 +135,26 @@ def _named(registry: str) -> tuple[str, str]:
     return (name, address) if equals and "://" not in name else (registry_name(registry), registry)
 
 
-async def _serve(application: Console, host: str, port: int) -> None:
+@asynccontextmanager
+async def _serving_metrics(application: Console, at: str) -> AsyncIterator[None]:
+    """Serve the console's own metrics and health while the block is open, if a place is named.
+
+    Raises:
+        InvalidSetting: the place makes no sense, or prometheus-client is not installed.
+    """
+    if not at:
+        yield
+        return
+    from aioelasticjob.observers.endpoint import serving, where
+    from aioelasticjob.observers.metrics import prometheus_library
+
+    prometheus_library()
+    host, port = where(at)
+    async with serving(application.render_metrics, host, port, application):
+        yield
+
+
+async def _serve(application: Console, host: str, port: int, metrics: str = "") -> None:
     import uvicorn
 
     from aioelasticjob.console.connections.half_open import HttpProtocol
@@ -159,7 +182,7 @@ async def _serve(application: Console, host: str, port: int) -> None:
             self.should_exit = True  # uvicorn's own method would raise the signal again, once all has ended well
 
     server = Server(config)
-    async with application.running():
+    async with application.running(), _serving_metrics(application, metrics):
         with _listening(host, port) as listening:  # before the link is printed: who follows it at once waits a moment
             bound = listening.getsockname()[1]
             _announce(application, host, bound)

@@ -32,7 +32,10 @@ from aioelasticjob.console.settings import ConsoleSettings, RegistrySettings, re
 from aioelasticjob.console.state import ConsoleState, open_storage
 from aioelasticjob.console.storage.database import DatabaseUnwritable
 from aioelasticjob.console.users.throttle import LoginThrottle
+from aioelasticjob.console.watching import own_metrics
 from aioelasticjob.console.watching.allowed_addresses import check_allowed
+from aioelasticjob.console.watching.own_health import ConsoleHealth
+from aioelasticjob.console.watching.process_notices import notices
 from aioelasticjob.console.watching.registry_watch import Registries
 from aioelasticjob.console.web.request import ROOT, read_request
 from aioelasticjob.errors import ElasticJobError, RegistryUnreachable, SessionEnded, Suspended
@@ -112,6 +115,19 @@ class Console:
             raise
         finally:
             self._open = None
+
+    @property
+    def health(self) -> ConsoleHealth:
+        """How the console itself is, while it is open."""
+        return self.state.own_health
+
+    async def render_metrics(self, accept: str = "") -> tuple[bytes, str]:
+        """Return the console's own metrics as text for Prometheus, and its content type.
+
+        Raises:
+            InvalidSetting: prometheus-client is not installed.
+        """
+        return own_metrics.render(self.health, accept)
 
     def _log_invitation(self) -> None:
         """Write to the log where the first password is set: in another application we have no terminal."""
@@ -222,5 +238,6 @@ def _templates() -> Environment:
         "outcome_class": outcome_class,
         "label": label_of,
         "hide_in_text": hide_in_text,
+        "notices": notices,
     }
     return environment

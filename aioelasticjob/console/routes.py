@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -46,7 +46,8 @@ def routes(state: ConsoleState) -> list[BaseRoute]:
     return [
         *_console_pages(_RouteFactory(state)),
         *_registry_pages(_RouteFactory(state, "/r/{registry}")),
-        Route("/healthz", _healthy, methods=["GET"]),
+        Route("/healthz", _Health(state).ready, methods=["GET"]),
+        Route("/healthz/live", _Health(state).live, methods=["GET"]),
         Mount(f"/assets/{assets_version()}", Assets(directory=Path(__file__).parent / "assets")),
     ]
 
@@ -127,5 +128,17 @@ def _registry_pages(to: _RouteFactory) -> list[BaseRoute]:
     ]
 
 
-async def _healthy(_: Request) -> Response:
-    return PlainTextResponse("ok\n")
+@dataclass(frozen=True, slots=True)
+class _Health:
+    """Answers anybody who asks how the console is."""
+
+    state: ConsoleState
+
+    async def ready(self, _: Request) -> Response:
+        """Answer whether everything answers that the console needs: 200, or 503."""
+        health = self.state.own_health
+        return JSONResponse(health.without_names(), health.status_code("ready"))
+
+    async def live(self, _: Request) -> Response:
+        """Answer that the console answers: as long as it does, a restart would not help."""
+        return PlainTextResponse("ok\n")

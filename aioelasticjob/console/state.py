@@ -25,6 +25,7 @@ from aioelasticjob.console.users.sessions import Sessions, secret_of
 from aioelasticjob.console.users.throttle import LoginThrottle
 from aioelasticjob.console.watching.acknowledgements import Acknowledgements
 from aioelasticjob.console.watching.health import HealthGroups
+from aioelasticjob.console.watching.own_health import ConsoleHealth
 from aioelasticjob.console.watching.registry_watch import Registries, RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.watching.strip import Strips
 
@@ -78,6 +79,11 @@ class ConsoleState:
     """The rows of each registry's overview, rendered once for all pages."""
     strips: Strips = field(default_factory=Strips)
     """The health strip of each registry, counted once for all pages."""
+
+    @property
+    def own_health(self) -> ConsoleHealth:
+        """How the console itself is."""
+        return ConsoleHealth.of(self.registries, self.storage.database.newest_problem(), len(self.live_pages))
 
     def health_of(self, watch: RegistryWatch, snapshot: RegistrySnapshot) -> HealthGroups:
         """Return the health of a registry's jobs at a moment."""

@@ -74,7 +74,16 @@ class RunningApp:
         jobs = tuple(job.vitals for job in self.jobs.running) if self.jobs else ()
         calls = self.executors.calls if self.executors else {}
         counts = self.recorder.counts if self.recorder else None
-        return Vitals.of(self.session, jobs, counts, calls)
+        unwritten = self.recorder.unwritten if self.recorder else None
+        refused = self.jobs.refused if self.jobs else {}
+        return Vitals.of(
+            self.session,
+            jobs,
+            counts,
+            calls,
+            unwritten=0.0 if unwritten is None else unwritten.seconds,
+            refused={job: len(found) for job, found in refused.items()},
+        )
 
     def health(self, declared: Iterable[JobConfig]) -> Health:
         """Return what is held and run here, and how things stand with the registry."""

@@ -65,7 +65,9 @@ HELP = {
     "event_store_dropped": "Events lost because the database was slow or absent for too long.",
     "event_store_rejected": "Events that the database did not take.",
     "event_store_waiting": "Events that wait to be written.",
-    "event_store_up": "1 while the event store's database answers, else 0.",
+    "event_store_up": "1 while the event store takes events, else 0.",
+    "event_store_unwritten_seconds": "For how long the oldest events have waited that the event store does not take.",
+    "requests_refused": "Kinds of requests that the registry refuses at present, by job.",
 }
 """Every metric without its prefix and the suffixes that Prometheus' libraries add."""
 
@@ -100,7 +102,7 @@ class Metrics:
     """
 
     def __init__(self, app: Observed, *, registry: CollectorRegistry | None = None) -> None:
-        self._prometheus = _library()
+        self._prometheus = prometheus_library()
         self.registry: CollectorRegistry = registry or self._prometheus.CollectorRegistry(auto_describe=False)
         self._app = app
         self._late = self._histogram("fire_lateness_seconds", LATENESS, ["job"])
@@ -219,6 +221,9 @@ def _standing(app: Observed, core: Any) -> Iterator[Metric]:
     for job in vitals.jobs:
         held.add_metric([job.name], job.held)
         leads.add_metric([job.name], int(job.leads))
+    refused = _gauge(core, "requests_refused", "job")
+    for job in vitals.jobs:
+        refused.add_metric([job.name], vitals.refused.get(job.name, 0))
     busy, waiting = (_gauge(core, f"executor_calls_{state}", "executor") for state in ("running", "waiting"))
     for executor, calls in vitals.calls.items():
         busy.add_metric([executor], calls.borrowed_tokens)
@@ -226,7 +231,7 @@ def _standing(app: Observed, core: Any) -> Iterator[Metric]:
     states = _gauge(core, "session_state", "state")
     for state in SessionState:
         states.add_metric([state.value], int(vitals.state is state))
-    yield from (held, leads, busy, waiting, states)
+    yield from (held, leads, refused, busy, waiting, states)
     yield _gauge(core, "running", value=int(vitals.running))
     yield _gauge(core, "session_margin_seconds", value=vitals.margin)
     yield _counter(core, "registry_requests", value=vitals.requests)
@@ -239,6 +244,7 @@ def _standing(app: Observed, core: Any) -> Iterator[Metric]:
         yield _counter(core, "event_store_rejected", value=store.rejected)
         yield _gauge(core, "event_store_waiting", value=store.waiting)
         yield _gauge(core, "event_store_up", value=int(not store.trouble))
+        yield _gauge(core, "event_store_unwritten_seconds", value=vitals.unwritten)
 
 
 def _of_counts(counts: Mapping[str, Counts], core: Any) -> Iterator[Metric]:
@@ -289,7 +295,12 @@ def _gauge(core: Any, name: str, *labels: str, value: float | None = None) -> An
     return core.GaugeMetricFamily(PREFIX + name, HELP[name], value, labels or None)
 
 
-def _library() -> Any:
+def prometheus_library() -> Any:
+    """Return prometheus-client with the modules that are needed of it.
+
+    Raises:
+        InvalidSetting: it is not installed.
+    """
     try:
         for module in ("prometheus_client.exposition", "prometheus_client.metrics_core"):
             import_module(module)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiterStatistics
@@ -43,6 +43,10 @@ class Vitals:
     """The counts of the event store, if there is one."""
     calls: Mapping[str, CapacityLimiterStatistics]
     """The calls of plain functions that run and that wait, by executor; empty while the application does not run."""
+    unwritten: float = 0.0
+    """For how many seconds the oldest events have waited that the event store does not take; 0 while all is well."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """By job, how many kinds of requests the registry refuses at present; without jobs to which it refuses none."""
 
     @classmethod
     def of(
@@ -51,10 +55,12 @@ class Vitals:
         jobs: tuple[JobVitals, ...],
         store: StoreCounts | None,
         calls: Mapping[str, CapacityLimiterStatistics],
+        unwritten: float,
+        refused: Mapping[str, int],
     ) -> Vitals:
         """Return the present state; without a session the application does not run."""
         if session is None:
-            return cls(False, None, 0.0, None, 0, jobs, store, calls)
+            return cls(False, None, 0.0, None, 0, jobs, store, calls, unwritten, refused)
         state = session.status.value.state
         margin = max(0.0, session.margin)
-        return cls(True, state, margin, session.clock_skew, session.requests, jobs, store, calls)
+        return cls(True, state, margin, session.clock_skew, session.requests, jobs, store, calls, unwritten, refused)

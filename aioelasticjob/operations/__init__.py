@@ -1,5 +1,6 @@
 """Operations: the queries and actions of operators.  They need only a session, not the jobs' code."""
 
+from aioelasticjob.core.processes import ProcessStatus
 from aioelasticjob.operations.asking import (
     Asked,
     RunOptions,
@@ -14,7 +15,7 @@ from aioelasticjob.operations.cancelling import cancel
 from aioelasticjob.operations.consequences import SERVER_ACTIONS, ServerAction
 from aioelasticjob.operations.instances import shut_down
 from aioelasticjob.operations.labels import has_label, label_in, labelled
-from aioelasticjob.operations.processes import ProcessStatus, processes, watch_processes
+from aioelasticjob.operations.process_status import processes, processes_of, watch_processes
 from aioelasticjob.operations.queries import dump, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server
 from aioelasticjob.operations.request_status import RequestStatus, ended, job_of_request, request, requests
@@ -100,6 +101,7 @@ __all__ = [
     "preview",
     "preview_import",
     "processes",
+    "processes_of",
     "remove",
     "remove_server",
     "request",

@@ -19,7 +19,6 @@ from aioelasticjob.observers.sql import DurationCount, EventStoreUnreachable, op
 from tests.console.client import Answer
 from tests.console.conftest import Play, Scene
 from tests.observers.sample_events import ME, NOON, Clock, batch, beginning, end, raised
-from tests.support.processes import ROOT
 
 HISTORY = "/r/billing/history"
 WINDOW = Window(NOON / 1000, NOON / 1000 + 160, 0, 1)  # two seconds a column
@@ -187,19 +186,6 @@ def test_a_job_page_names_the_item_of_each_misfire(play: Play, sqlite_url: str) 
         missed = Misfired("report", ME, NOON, NOON, (6,), 1, "the last run was still going on", at=NOON / 1000)
         await scene.registry.store.store.write(batch(missed))
         assert ", item 6: the last run was still going on" in (await browser.get("/r/billing/job/report")).text
-
-    play(act, event_store=sqlite_url)
-
-
-def test_an_event_store_that_hangs_is_noticed_before_pages_doubt_that_the_console_is_there(
-    play: Play, sqlite_url: str
-) -> None:
-    async def act(scene: Scene) -> None:
-        script = (ROOT / "aioelasticjob" / "console" / "assets" / "console.js").read_text()
-        found = re.search(r"MAX_SILENCE = (\d+)", script)
-        assert found
-        queries = 3  # for runs, failures and durations; then the console knows that there is no answer
-        assert queries * scene.registry.store.store.settings.write_timeout < int(found[1]) / 1000
 
     play(act, event_store=sqlite_url)
 

@@ -18,6 +18,7 @@ from aioelasticjob.console.pages import history, job
 from aioelasticjob.console.pages.fields import SECTIONS, field_of
 from aioelasticjob.console.users.accounts import Role
 from aioelasticjob.console.watching.health import _REASONS_IN_PLACE
+from aioelasticjob.console.watching.open_runs import ENDED
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.operations import SERVER_ACTIONS
 from aioelasticjob.operations.settings import UNCHANGEABLE
@@ -53,6 +54,7 @@ def _written() -> set[str]:
 def _made() -> Iterator[str]:
     """Yield the words that come out of values."""
     yield from STATES
+    yield ENDED
     yield from _REASONS_IN_PLACE
     yield from (sentence for noun in NOUNS.values() for sentence in noun)
     attention = (CONSOLE / "watching" / "attention.py").read_text()

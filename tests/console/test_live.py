@@ -19,7 +19,7 @@ from starlette.routing import Mount
 
 from aioelasticjob import ElasticJob, ItemContext, Retry, operations
 from aioelasticjob.config.job import JobConfig
-from aioelasticjob.console import Console, RegistrySettings, asgi
+from aioelasticjob.console import Console, asgi
 from aioelasticjob.console.application import _added_registries
 from aioelasticjob.console.connections.live_pages import LivePageLimits
 from aioelasticjob.console.drawing.sparkline import BARS, bar, duration_text, sparkline
@@ -27,10 +27,18 @@ from aioelasticjob.console.language.i18n import language
 from aioelasticjob.console.users.throttle import Throttle
 from aioelasticjob.console.watching.palette import COLOURS, Palette
 from aioelasticjob.console.watching.registry_watch import ObservedRun, RegistrySnapshot
-from aioelasticjob.console.web.stream import BURST_BYTES, BYTES_PER_SECOND, EVENT_BYTES, ByteBudget, Piece, Sent
+from aioelasticjob.console.web.stream import (
+    ALIVE_INTERVAL,
+    BURST_BYTES,
+    BYTES_PER_SECOND,
+    EVENT_BYTES,
+    ByteBudget,
+    Piece,
+    Pieces,
+    Sent,
+)
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.model import Outcome
-from aioelasticjob.registry.session_keeper import SILENT_PART_OF_TIMEOUT
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.zookeeper.server import serve
 from tests.console.client import Browser, invitation_of
@@ -285,14 +293,28 @@ def test_a_registry_that_hangs_is_said_on_the_open_page_of_a_job_and_refuses_act
     asyncio.run(main())
 
 
-def test_a_registry_that_hangs_is_noticed_before_pages_doubt_that_the_console_is_there() -> None:
-    registry = RegistrySettings("billing", "zk://127.0.0.1/billing").parsed_address().settings
+def test_a_page_that_waits_for_something_still_gets_signs_of_life(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aioelasticjob.console.web.stream.ALIVE_INTERVAL", 0.05)
+
+    async def never(*_: object) -> None:
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(Pieces, "changes", never)
+
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        async with browser.listening("/r/billing/servers/live") as stream:
+            for _ in range(3):
+                await stream.event("event: alive\ndata:\n")
+
+    play(act)
+
+
+def test_signs_of_life_come_several_times_before_pages_doubt_that_the_console_is_there() -> None:
     script = (ROOT / "aioelasticjob" / "console" / "assets" / "console.js").read_text()
     found = re.search(r"MAX_SILENCE = (\d+)", script)
     assert found
-    silent, retries = registry.session_timeout / SILENT_PART_OF_TIMEOUT, registry.max_retries * registry.max_sleep_time
-    assert silent + retries < int(found[1]) / 1000 / 2  # a page of a job waits for a read before it sends anything
-    assert silent <= 5
+    assert 3 * ALIVE_INTERVAL < int(found[1]) / 1000 < 9  # it is seen within ten seconds: the script looks each second
 
 
 def test_a_registry_that_has_forgotten_everything_is_shown_as_it_is_now(tmp_path: Path) -> None:

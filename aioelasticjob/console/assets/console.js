@@ -136,7 +136,7 @@
   for (const wide of document.querySelectorAll(".drawing")) wide.scrollLeft = wide.scrollWidth;
 
   // The console itself may go, or sign us out -----------------------------------------------------------------------------
-  const MAX_SILENCE = 20000; // milliseconds; the console sends something every five seconds
+  const MAX_SILENCE = 7000; // milliseconds; the console sends something every two or three seconds
 
   function lost(sentence) { // empty: the page is live
     let banner = document.getElementById("gone");

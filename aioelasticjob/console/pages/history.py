@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from aioelasticjob.console.drawing.charts import draw_histogram
 from aioelasticjob.console.drawing.timeline import SPANS, Style, Window
+from aioelasticjob.console.watching.open_runs import ENDED, RUNNING, judged, recounted
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.web import frame
 from aioelasticjob.console.web.frame import frame_pieces
@@ -26,12 +27,14 @@ from aioelasticjob.events import fence_of
 from aioelasticjob.ground.times import moment
 from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.model import FireSource, Outcome
-from aioelasticjob.observers.sql import EventStore, Filter, OutcomeCount
+from aioelasticjob.observers.sql import EventStore, Filter, OutcomeCount, RunEntry
 
 ROWS: Final = 50
 """Runs on a page."""
 FIELDS: Final = ("job", "item", "instance", "outcome", "source", "since", "until", "run", "text")
-OUTCOMES: Final = ("running", *(one.value for one in Outcome), "handed over", "cut off")
+OUTCOMES: Final = (RUNNING, *(one.value for one in Outcome), "handed over", "cut off")
+MAX_OPEN: Final = 500
+"""Runs without an end that are compared with the registry when runs are counted: the newest ones."""
 REDRAW: Final = 2.0
 """Seconds after which the newest runs are read anew."""
 RECOUNT: Final = 10.0
@@ -103,9 +106,10 @@ async def run(request: PageRequest) -> Response:
     details = None if store is None else await store.answering().run(request.http.path_params["run"])
     if details is None:
         raise HTTPException(404, request.translate("There is no such run."))
-    job = registry_of(request).snapshot.value.jobs.get(details.run.job)
-    fence = fence_of(details.run.task_id)
-    context = {"details": details, "run": details.run, "states": STATES, "job": job, "fence": fence}
+    run = _judged(request, [details.run])[0]
+    job = registry_of(request).snapshot.value.jobs.get(run.job)
+    fence = fence_of(run.task_id)
+    context = {"details": details, "run": run, "states": STATES, "job": job, "fence": fence}
     return request.page("run.html", tab="history", **context)
 
 
@@ -156,6 +160,7 @@ class HistoryPieces:
             page = await self._store.history(self._which, limit=ROWS)
             after = None
         is_newest = after is None and page.previous is None
+        page = replace(page, rows=_judged(self._request, page.rows))
         html = self._request.render("history-runs.html", page=page, asked=self._asked, is_newest=is_newest)
         return Runs(html, is_newest)
 
@@ -167,6 +172,9 @@ class HistoryPieces:
         window = self._window(since)
         which = replace(self._which, since=moment(window.start))
         counts = await self._store.histogram(which, column=window.column)
+        if any(one.outcome == RUNNING for one in counts):
+            open_runs = await self._store.history(replace(which, outcome=RUNNING), limit=MAX_OPEN)
+            counts = recounted(counts, _judged(self._request, open_runs.rows), window.start, window.column)
         return self._request.render(
             "history-counts.html",
             totals=_totals(counts),
@@ -210,12 +218,20 @@ def field_text(seconds: float, zone: ZoneInfo) -> str:
     return moment(seconds).astimezone(zone).strftime("%Y-%m-%dT%H:%M:%S")
 
 
+def _judged(request: PageRequest, runs: Sequence[RunEntry]) -> tuple[RunEntry, ...]:
+    """Return runs of the history as they are shown: one that the registry knows to have ended is not running."""
+    snapshot = registry_of(request).snapshot.value
+    if not snapshot.read:
+        return tuple(runs)
+    return tuple(judged(run, snapshot.jobs) for run in runs)
+
+
 def _totals(counts: tuple[OutcomeCount, ...]) -> dict[str, int]:
     """Return how many runs there are of each outcome, in the order of the form."""
     found = Counter[str]()
     for one in counts:
         found[one.outcome] += one.runs
-    return {name: found[name] for name in OUTCOMES if found[name]}
+    return {name: found[name] for name in (*OUTCOMES, ENDED) if found[name]}
 
 
 def _filter(asked: Mapping[str, str], zone: str) -> Filter:

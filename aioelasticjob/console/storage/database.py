@@ -125,6 +125,10 @@ class Database:
         self.limited_log = LimitedLog()
         """Limits the lines that can repeat.  ``open_database`` closes it."""
 
+    def newest_problem(self) -> str | None:
+        """Return why the database cannot be used, also if its file has gone since the newest transaction."""
+        return self.problem or (FILE_LOST if self._is_lost() else None)
+
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return what ``work`` returns, as one transaction in a thread."""
         async with self._turn:

@@ -25,7 +25,7 @@ from aioelasticjob.errors import ElasticJobError, Suspended, error_text, unwrapp
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.logging import logger
 from aioelasticjob.model import FireSource, Record
-from aioelasticjob.operations import ItemStatus, JobStatus
+from aioelasticjob.operations import ItemStatus, JobStatus, ProcessStatus
 from aioelasticjob.registry.addresses import open_registry
 from aioelasticjob.registry.session import Session, SessionState, beside
 
@@ -74,6 +74,8 @@ class RegistrySnapshot:
     """Why the registry is not there; None while it is."""
     since: float = 0.0
     """When it was lost, or found.  While it is lost, ``jobs`` are as of then."""
+    processes: tuple[ProcessStatus, ...] = ()
+    """The processes that cannot do something at present, as they say themselves."""
 
 
 class RegistryWatch:
@@ -166,6 +168,7 @@ class RegistryWatch:
         self._connected = False
         async with (
             beside(partial(self._follow_session_state, session)),
+            beside(partial(self._follow_processes, session)),
             operations.watch_all(session, clock=self._clock) as lists,
         ):
             async for statuses in lists:
@@ -182,6 +185,11 @@ class RegistryWatch:
                 self._mark_lost(f"the connection to {session.settings.servers} is {status.state.value}")
             elif self._statuses is not None:
                 self._publish(self._statuses)
+
+    async def _follow_processes(self, session: Session) -> None:
+        async with operations.watch_processes(session) as states:
+            async for processes in states:
+                self.snapshot.set(replace(self.snapshot.value, processes=processes))
 
     async def _load_recent_runs(self, jobs: Sequence[str]) -> None:
         """Read the newest runs of monitored jobs from the event store, so that sparklines are not empty after a start.
@@ -231,6 +239,7 @@ class RegistryWatch:
             read=True,
             lost=None,
             since=since,
+            processes=old.processes,
         )
         self.snapshot.set(snapshot)
 

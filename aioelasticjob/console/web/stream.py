@@ -23,6 +23,7 @@ from aioelasticjob.console.connections.live_pages import Reader, TooManyLivePage
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.web.request import PageRequest, find_session
 from aioelasticjob.ground.latest import Latest
+from aioelasticjob.registry.session import beside
 
 MIN_INTERVAL: Final = 0.1
 """Seconds between two events of a page at least: people see no more changes than that."""
@@ -33,7 +34,11 @@ BYTES_PER_SECOND: Final = 40_000
 BURST_BYTES: Final = 120_000
 """Bytes a page may be sent at once after it was quiet."""
 SESSION_CHECK_INTERVAL: Final = 5.0
-"""Seconds after which a silent stream sends a sign of life, and checks that its session has not ended."""
+"""Seconds after which a stream checks that its session has not ended."""
+ALIVE_INTERVAL: Final = 2.0
+"""Seconds between two signs of life of a stream: a page that gets none for seven seconds says so."""
+ALIVE: Final = b"event: alive\ndata:\n\n"
+"""A sign of life."""
 REFRESH_INTERVAL: Final = 1.0
 """Seconds after which pieces are looked at again though nothing has changed: what was held back goes out then."""
 EVENT_BYTES: Final = 20_000
@@ -202,6 +207,21 @@ class LiveResponse(StreamingResponse):
             refusal = Response(f"503: {error}\n", 503, media_type="text/plain", headers=headers)
             await refusal(scope, receive, send)
 
+    async def stream_response(self, send: Send) -> None:
+        """Send events as they come, and signs of life beside them, also while a registry or database is waited for."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with beside(partial(_send_signs_of_life, send)):
+            async for event in self.body_iterator:
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _send_signs_of_life(send: Send) -> None:
+    """Send signs of life until cancelled."""
+    while True:
+        await anyio.sleep(ALIVE_INTERVAL)
+        await send({"type": "http.response.body", "body": ALIVE, "more_body": True})
+
 
 def stream(request: PageRequest, feed: Feed) -> Response:
     """Answer with the live pieces of a page."""
@@ -230,7 +250,7 @@ async def _events(request: PageRequest, feed: Feed, turn: Turn) -> AsyncIterator
             if turn.is_over:
                 yield _retry("turn", BETWEEN_TURNS)
                 return
-            with turn.pause(min(REFRESH_INTERVAL, SESSION_CHECK_INTERVAL)):
+            with turn.pause(REFRESH_INTERVAL):
                 await snapshots.until(partial(is_not, snapshot))
         now = state.clock.now()
         if now >= checked + SESSION_CHECK_INTERVAL:
@@ -239,7 +259,6 @@ async def _events(request: PageRequest, feed: Feed, turn: Turn) -> AsyncIterator
             if session is None or session != request.viewer.session:  # of another role, the page shows other things
                 yield b"event: over\ndata: signed out\n\n"
                 return
-            yield b"event: alive\ndata:\n\n"  # our script notices when none of these comes any more
 
 
 def _snapshots_of(request: PageRequest) -> Latest[RegistrySnapshot]:

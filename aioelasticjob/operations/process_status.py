@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from aioelasticjob.core.layout import PROCESSES, child
 from aioelasticjob.core.processes import ProcessStatus, process_status
 from aioelasticjob.ground.latest import Latest
+from aioelasticjob.operations.status import JobStatus
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Tree
@@ -21,6 +22,12 @@ async def processes(session: Session) -> tuple[ProcessStatus, ...]:
     """
     await session.sync()
     return _processes_in(await session.subtree([PROCESSES]))
+
+
+def processes_of(job: JobStatus, processes: Iterable[ProcessStatus]) -> tuple[ProcessStatus, ...]:
+    """Return those of some processes in which the job has an instance."""
+    sessions = {one.incarnation for one in job.instances}
+    return tuple(one for one in processes if one.incarnation in sessions)
 
 
 @asynccontextmanager
