@@ -124,7 +124,8 @@ def test_the_history_of_a_full_disk_shows_no_run_as_running_that_has_ended(play:
         now = scene.clock.now()
         at = int(now * 1000) - 400_000
         events = [event for run in range(335) for event in beginning(at + 1000 * run)]
-        await scene.registry.store.store.write(batch(*events, namespace="billing"))
+        namespace = scene.registry.store.store.scope.namespace
+        await scene.registry.store.store.write(batch(*events, namespace=namespace))
         browser = await scene.operator()
         await browser.post("/r/billing/job/report/do/trigger", {"csrf": (await browser.get("/account")).token})
         await scene.seen(lambda seen: seen.jobs["report"].items[0].outcome == Outcome.COMPLETED)
