@@ -48,8 +48,8 @@ async def cancel(
     if not fences:
         raise NotPossible(f"{job}: nothing runs now" if item is None else f"{job}: item {item} does not run now")
     running = fences
-    wishes = view.request_nodes.cancellations
-    fences = {one: fence for one, fence in running.items() if all(wish.fences.get(one) != fence for wish in wishes)}
+    asked_before = {stop for wish in view.request_nodes.cancellations for stop in wish.fences.items()}
+    fences = {one: taken for one, taken in running.items() if (one, taken) not in asked_before}
     stays = "an item stays locked until all handlers of its instance have returned"
     if not fences:
         return await commit(session, (), f"{job}: {_runs(running)} was asked to stop already; {stays}")

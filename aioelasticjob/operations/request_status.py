@@ -70,9 +70,13 @@ class RequestStatus:
     @property
     def last_text(self) -> str:
         """The last moment of a backfill, and how many there are; empty if there is only one."""
-        _, last, count = (0, 0, 1) if self.request.span is None else self.request.span.moments(COUNTED_IN_A_LIST)
+        if self.request.span is None:
+            return ""
+        _, last, count = self.request.span.moments(COUNTED_IN_A_LIST)
+        if count == 1:
+            return ""
         more = "at least " if count == COUNTED_IN_A_LIST else ""
-        return f"{self.text(last)} ({more}{count:,} moments)" if count > 1 else ""
+        return f"{self.text(last)} ({more}{count:,} moments)"
 
     def local(self, milliseconds: int) -> datetime | None:
         """Return one of the request's times in the job's time zone; None for 0, which stands for no time."""
@@ -205,24 +209,28 @@ async def _without_cut_off(session: Session, view: JobView, found: RequestStatus
     if not found.running or view.config.failover:
         return found
     begun_by = {item: one.instance for item, (one, _) in begun_items(view, found.request).items()}
-    locks = [  # without records, the node of the instance stands for the lock
-        view.layout.instance(instance) if (instance := begun_by[item]) else view.layout.item(item).running
-        for item in found.running
-    ]
+    locks = list[str]()
+    for item in found.running:
+        instance = begun_by[item]
+        # without records, the node of the instance stands for the lock
+        locks.append(view.layout.instance(instance) if instance else view.layout.item(item).running)
     begun = [view.layout.request_item(found.request.id, item) for item in found.running]
     nodes = await session.get_many([*locks, *begun])  # a run that has ended since has removed its lock, and noted it
     before = [view.tree.get(path) for path in begun]
     now = zip(found.running, nodes[: len(locks)], nodes[len(locks) :], before, strict=True)
-    lost = {
-        item
-        for item, lock, node, seen in now
-        if node is not None and node == seen and (lock is None or lock.stat.czxid > node.stat.mzxid)
-    }
+    lost = set[int]()
+    for item, lock, node, seen in now:
+        if node is None or node != seen:
+            continue  # its progress has changed since
+        if lock is None or lock.stat.czxid > node.stat.mzxid:
+            lost.add(item)
     if not lost:
         return found
     running = tuple(item for item in found.running if item not in lost)
     outcomes = dict(Counter(found.outcomes) + Counter({CUT_OFF: len(lost)}))
-    state = found.state if found.state != "running" else _state(found.request, found.waiting, running, is_planned=False)
+    state = found.state
+    if state == "running":
+        state = _state(found.request, found.waiting, running, is_planned=False)
     return replace(found, state=state, outcomes=outcomes, running=running)
 
 

@@ -214,7 +214,8 @@ def _warnings(
         yield f"waiting for a rescuer and then forgotten: {items_text(orphans)}"
     if "monitor_execution" in differences and not config.monitor_execution:
         yield "unmonitored, an item may run twice at a time after a crash, and its records are removed"
-    crowded = sorted(ip for ip, there in Counter(one.ip for one in after.instances.values()).items() if there > 1)
+    instances_of = Counter([one.ip for one in after.instances.values()])
+    crowded = sorted(ip for ip, count in instances_of.items() if count > 1)
     if crowded and "monitor_port" in differences and config.monitor_port > 0:
         where = listed(crowded)
         yield f"a port belongs to one process, and several run on {where}: the others log that; 0 picks free ones"
