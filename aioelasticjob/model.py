@@ -42,12 +42,23 @@ class Outcome(StrEnum):
     STOPPED = "stopped"
 
 
+RUNNING = "running"
+"""Stands for the outcome of a run that has not ended."""
+HANDED_OVER = "handed over"
+"""The outcome of a run that was handed over, which becomes known only after its end."""
 CUT_OFF = "cut off"
 """Stands for the outcome of a run that nobody could end: its instance died."""
 GIVEN_UP = "given up"
 """The outcome of a run that was cut off too often in a row, so that it is not rescued any more.  No handler ends so."""
 LEFT_OPEN = "left open"
 """Stands for the outcome of a stream that has given way: the item's next holder goes on with the same run."""
+NO_FAILURE: Final = frozenset({"", RUNNING, Outcome.COMPLETED.value, Outcome.STOPPED.value, HANDED_OVER})
+"""Outcomes that are no failure: somebody has stopped what is stopped, and what was handed over is run elsewhere."""
+
+
+def is_failure(outcome: str) -> bool:
+    """Whether a run with this outcome has failed."""
+    return outcome not in NO_FAILURE
 
 
 @dataclass(frozen=True, slots=True)

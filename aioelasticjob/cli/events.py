@@ -20,6 +20,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import run_id_of
 from aioelasticjob.ground.plural import counted
 from aioelasticjob.ground.times import moment, time_text
+from aioelasticjob.observers.missed import MISSED, count_of, read_message
 from aioelasticjob.observers.settings import EventStoreSettings, file_of, masked
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _state_of_missed(**filters: str | None) -> str:
     for setting, given in filters.items():
         if given is not None:
             raise InvalidSetting(setting, given, "is a filter of runs: leave it out, or --missed")
-    return "TASK_MISFIRED"
+    return MISSED
 
 
 def _print_page(store: str, page: Page[Any], what: str, as_json: bool) -> None:
@@ -232,6 +233,8 @@ def _list_missed(moments: Sequence[StateEntry]) -> None:
 
 
 def _missed_as_json(one: StateEntry) -> dict[str, object]:
+    moments, why = read_message(one.message or "")
+    count = count_of(moments)
     return {
         "id": one.id,
         "job": one.job,
@@ -240,7 +243,9 @@ def _missed_as_json(one: StateEntry) -> dict[str, object]:
         "at": one.at,
         "ip": one.ip,
         "instance": one.instance,
-        "why": one.message,
+        "moments": count.number,
+        "atLeast": count.is_least,
+        "why": why,
     }
 
 

@@ -26,6 +26,7 @@ from aioelasticjob.console.connections.middleware import HeadersAndLimits
 from aioelasticjob.console.connections.proxies import ProxyHeaders, TrustedProxies
 from aioelasticjob.console.drawing.sparkline import duration_text, outcome_class
 from aioelasticjob.console.language.i18n import Language
+from aioelasticjob.console.language.reason_sentences import reason_sentence
 from aioelasticjob.console.language.schedule_sentences import schedule_sentence
 from aioelasticjob.console.routes import routes
 from aioelasticjob.console.settings import ConsoleSettings, RegistrySettings, registry_name
@@ -234,6 +235,7 @@ def _templates() -> Environment:
     )
     environment.globals |= {
         "duration_text": duration_text,
+        "reason_sentence": reason_sentence,
         "schedule_sentence": schedule_sentence,
         "outcome_class": outcome_class,
         "label": label_of,

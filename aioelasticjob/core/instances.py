@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -14,6 +15,8 @@ from aioelasticjob.registry.tree import Node, Tree, changed_below
 
 UNUSABLE = "unusable"
 """The key of what an instance says of a configuration that its process cannot use."""
+LEFT = "left"
+"""The key of the instance that has left the job last, in the parent of the instances."""
 
 
 _HOST = re.compile(r"[\w.:%-]{1,255}")
@@ -33,6 +36,21 @@ def instances(
         elif (node := tree.get(layout.instance(name))) is not None and node.stat.ephemeral_owner:
             found[name] = instance(name, node)
     return found
+
+
+def departure_note(instance: str) -> bytes:
+    """Return the data of the instances' parent when an instance leaves the job gracefully.
+
+    An instance that is killed leaves no note: so readers can tell an announced restart from a crash.
+    """
+    return json.dumps({LEFT: instance}).encode()
+
+
+def left_at(parent: Node | None) -> float | None:
+    """Return when an instance has last left the job gracefully, in seconds since the epoch; None if none has."""
+    if parent is None or not isinstance(json_object(parent.data).get(LEFT), str):
+        return None
+    return parent.stat.mtime
 
 
 def address_of(instance: str) -> str:

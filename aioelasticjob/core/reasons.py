@@ -34,6 +34,14 @@ ORDINARY_IN_STREAMS = frozenset({BUSY, BLOCKED})
 """Reasons that are ordinary in a streaming job, whose run goes on while many moments come."""
 
 
+_OF_A_RESTART = frozenset({NO_INSTANCE_UP, OURS, BLOCKED, UNSETTLED})
+
+
+def is_of_restart(why: str) -> bool:
+    """Whether instances that come and go are a reason for moments that were missed, however they have gone."""
+    return why in _OF_A_RESTART or why.endswith(GONE.removeprefix("{}"))
+
+
 class Newest(Enum):
     """What happens to the newest moment that has come to an item.  Older moments are never run any more."""
 

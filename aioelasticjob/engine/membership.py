@@ -18,7 +18,7 @@ from aioelasticjob.core import zone_rules
 from aioelasticjob.core.declaration import differences, with_known_names
 from aioelasticjob.core.effects import BecomeLeader, to_transactions
 from aioelasticjob.core.foreign import leave_alone
-from aioelasticjob.core.instances import UNUSABLE, instance, unusable_note
+from aioelasticjob.core.instances import UNUSABLE, departure_note, instance, unusable_note
 from aioelasticjob.core.layout import SWITCHES, Layout
 from aioelasticjob.core.schedules import scheduling
 from aioelasticjob.core.stored_config import replaced_by, see_same_kind
@@ -202,16 +202,18 @@ async def _announcement(member: Member) -> list[Op]:
 
 
 async def _removal(member: Member) -> list[Op]:
-    """Return the operations that remove the instance's nodes."""
+    """Return the operations that remove the instance's nodes, and note that it has left gracefully."""
     layout = member.layout
     request = layout.shutdown(member.id)
-    paths = (layout.instance(member.id), layout.host, request)
-    mine, leader_node, asked = await member.session.get_many(paths)
+    paths = (layout.instance(member.id), layout.host, request, layout.instances)
+    mine, leader_node, asked, parent = await member.session.get_many(paths)
     operations: list[Op] = [Delete(layout.instance(member.id))] if mine else []
     if member.owns(leader_node):
         operations.append(Delete(layout.host, leader_node.stat.version))
     if operations and asked and not asked.stat.num_children:  # there may be no leader to remove it
         operations.append(Delete(request))
+    if mine and parent is not None:
+        operations.append(Set(layout.instances, departure_note(member.id), -1))
     return operations
 
 

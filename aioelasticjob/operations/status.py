@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core import records
 from aioelasticjob.core.foreign import foreign
-from aioelasticjob.core.instances import is_made_by_hand, unusable_config
+from aioelasticjob.core.instances import is_made_by_hand, left_at, unusable_config
 from aioelasticjob.core.layout import Layout, server_switch
 from aioelasticjob.core.view import JobView, read
 from aioelasticjob.core.zone_rules import databases
@@ -22,6 +22,22 @@ from aioelasticjob.ground.times import moment
 from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.model import Instance, Outcome, Record, ZoneRules
 from aioelasticjob.registry.tree import Node, Tree
+
+STATES: Final = (
+    "running",
+    "waiting",
+    "assigning",
+    "partly off",
+    "switched off",
+    "finished",
+    "never fires",
+    "nobody there",
+    "nobody able",
+    "clock differs",
+    "faulty",
+    "foreign",
+)
+"""The states of a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +200,8 @@ class JobStatus:
     """Rises with every change of the configuration."""
     foreign: bool = False
     """Whether the job is another program's: nothing is written to it, and ``fault`` says what shows that."""
+    left_at: datetime | None = None
+    """When an instance has last left the job gracefully; None if none ever has, and for another program's job."""
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -224,7 +242,7 @@ class JobStatus:
 
     @property
     def misfired(self) -> tuple[ItemStatus, ...]:
-        """The items that were refused at a scheduled moment because they were still running on another instance."""
+        """The items of which the newest write of the record reports missed moments."""
         return tuple(item for item in self.items if item.misfired)
 
     @property
@@ -262,7 +280,7 @@ class JobStatus:
 
     @property
     def state(self) -> str:
-        """The job's state in one or two words, for lists."""
+        """The job's state in one or two words, for lists: one of ``STATES``."""
         if (hindrance := self._hindrance) is not None:
             return hindrance
         if self.running:
@@ -323,6 +341,7 @@ def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = No
         view = replace(view, config=JobConfig(job_name=layout.job), fault=str(error))
     items = tuple(_item(view, tree, item) for item in sorted(view.items))
     pause = tree.get(layout.paused)
+    left = None if error is not None else left_at(tree.get(layout.instances))
     return JobStatus(
         config=view.config,
         fault=view.fault,
@@ -335,6 +354,7 @@ def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = No
         config_version=node.stat.version,
         paused_since=None if pause is None else moment(pause.stat.ctime),
         foreign=error is not None,
+        left_at=None if left is None else moment(left),
     ).at(now)
 
 

@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from aioelasticjob.config.job import JobConfig
-from aioelasticjob.console.watching import attention
-from aioelasticjob.console.watching.registry_watch import ObservedRun
 from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Record
-from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
+from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, attention
+from aioelasticjob.operations.observed_runs import ObservedRun
 from aioelasticjob.operations.status import ServerStatus
 
 NOW = 1_800_000_000.0
@@ -22,7 +21,7 @@ def reasons(
     status: JobStatus, runs: Sequence[ObservedRun], unsettled_for: float = 0.0, *, now: float = NOW, **known: Any
 ) -> tuple[attention.Reason, ...]:
     """Return why a job needs a person, at ``NOW`` unless another time is given."""
-    return attention.reasons(status, runs, now, unsettled_for, **known)
+    return attention.reasons(status, now, attention.Seen(runs, unsettled_for, **known))
 
 
 def item(number: int, holder: str | None = INSTANCES[0], **facts: Any) -> ItemStatus:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from aioelasticjob.console.acknowledgement_ends import CONSOLE
 from aioelasticjob.console.storage.database import SCHEMA, open_database
 from aioelasticjob.console.users.accounts import Role
 from aioelasticjob.console.watching.acknowledgements import Acknowledgement, Acknowledgements
-from aioelasticjob.console.watching.error_groups import ErrorGroup
 from aioelasticjob.console.watching.health import health_of
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.observers.missed import Count, MissedMoments
 from aioelasticjob.operations import JobStatus
+from aioelasticjob.operations.error_groups import ErrorGroup
 from tests.console.client import Browser
 from tests.console.conftest import Play, Scene
 from tests.console.samples import ended, item, reasons, status
@@ -56,7 +58,7 @@ def test_only_what_was_acknowledged_is_settled() -> None:
     cut_off = health_of(both, reasons(both, []), {"cut off": _acknowledged("1", subject="cut off")})
     assert [one.kind for one in cut_off.reasons] == ["failing"]
     others = health_of(both, reasons(both, []), {"cut off": _acknowledged("0", subject="cut off")})  # item 1 is new
-    assert [one.kind for one in others.reasons] == ["cut off", "failing"]
+    assert [one.kind for one in others.reasons] == ["failing", "cut off"]
 
 
 def test_a_configuration_that_is_refused_for_another_fault_is_a_new_reason() -> None:
@@ -164,6 +166,29 @@ def test_an_operator_acknowledges_until_a_moment_and_it_ends_then(play: Play) ->
         assert "failing, at least 1 in a row" in (await again.get("/r/billing/jobs?show=attention")).text
         (over,) = [one for one in await scene.console.state.storage.audit.entries() if one.entry.who == CONSOLE]
         assert (over.entry.action, over.summary) == ("end acknowledgement", "its time is over")
+
+    play(act)
+
+
+def test_who_acknowledges_one_reason_is_told_for_what_else_the_job_needs_attention(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await _fails(scene)
+        ada = await scene.operator()
+        await _run(scene, ada, "failed")
+        at = int(scene.clock.now())
+        missed = MissedMoments(Count(16, is_least=True), "the last run was still going on", at, at)
+        scene.registry.missed["report"] = deque([missed])
+        scene.registry.touch(["report"])
+        asked = await ada.get(f"{FORM}?reason=errors")
+        assert "After that it still needs attention:" in asked.text
+        assert "missed moments: at least 16" in asked.text
+        form = {"csrf": asked.token, "note": "INC-7", "until": asked.value("until")}
+        await ada.post(FORM, {**form, "reason": "errors"})
+        notice = (await ada.get("/r/billing/job/report")).text
+        assert "Acknowledged. It still needs attention: missed moments: at least 16" in notice
+        assert '<span class="state warn">misfiring</span>' in notice
+        await ada.post(FORM, {**form, "reason": "misfiring"})
+        assert "Acknowledged: it needs no attention until then." in (await ada.get("/r/billing/job/report")).text
 
     play(act)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from aioelasticjob.console.settings import RegistrySettings
-from aioelasticjob.console.watching.attention import LONG_RUN, SETTLE_LIMIT
 from aioelasticjob.console.watching.health import HealthGroups
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.ground.times import moment
 from aioelasticjob.operations import ActiveRun, JobStatus
+from aioelasticjob.operations.attention import LONG_RUN, SETTLE_LIMIT
 from tests.console.samples import INSTANCES, item, status
 from tests.support.clocks import StandingClock
 

@@ -12,10 +12,10 @@ import pytest
 
 from aioelasticjob.console.drawing.run_history import Durations, durations_in
 from aioelasticjob.console.drawing.timeline import Window
-from aioelasticjob.console.watching.registry_watch import ObservedRun
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import Outcome, run_name
 from aioelasticjob.observers.sql import DurationCount, EventStoreUnreachable, open_store
+from aioelasticjob.operations.observed_runs import ObservedRun
 from tests.console.client import Answer
 from tests.console.conftest import Play, Scene
 from tests.observers.sample_events import ME, NOON, Clock, batch, beginning, end, raised

@@ -38,6 +38,7 @@ STATES = (
     "partly off",
     "faulty",
     "foreign",
+    "restarting",
 )
 NO_OUTCOMES = ("nothing was run", "nothing yet")
 REQUEST_STATES = ("planned", "waiting", "running", "paused", "cancelled", "expired", "done", "unknown", "given up")
@@ -57,7 +58,7 @@ def _made() -> Iterator[str]:
     yield ENDED
     yield from _REASONS_IN_PLACE
     yield from (sentence for noun in NOUNS.values() for sentence in noun)
-    attention = (CONSOLE / "watching" / "attention.py").read_text()
+    attention = (CONSOLE.parent / "operations" / "attention.py").read_text()
     yield from re.findall(r'(?:Reason\("[^"]*", |sentence = )"([^"]+)"', attention)
     yield from (*Role, *FireSource, *Outcome, *history.OUTCOMES, *history.STATES.values(), *_TONES)
     for action in JOB_ACTIONS.values():

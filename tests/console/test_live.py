@@ -26,7 +26,7 @@ from aioelasticjob.console.drawing.sparkline import BARS, bar, duration_text, sp
 from aioelasticjob.console.language.i18n import language
 from aioelasticjob.console.users.throttle import Throttle
 from aioelasticjob.console.watching.palette import COLOURS, Palette
-from aioelasticjob.console.watching.registry_watch import ObservedRun, RegistrySnapshot
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.web.stream import (
     ALIVE_INTERVAL,
     BURST_BYTES,
@@ -39,6 +39,7 @@ from aioelasticjob.console.web.stream import (
 )
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.model import Outcome
+from aioelasticjob.operations.observed_runs import ObservedRun
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.zookeeper.server import serve
 from tests.console.client import Browser, invitation_of

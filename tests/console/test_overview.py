@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
@@ -10,6 +11,7 @@ from playwright.sync_api import Page, expect
 from aioelasticjob.console.pages.job_query import MOST, JobGroup, JobQuery
 from aioelasticjob.console.watching.health import HealthGroups
 from aioelasticjob.operations import JobStatus
+from aioelasticjob.operations.observed_runs import ObservedRun
 from tests.console.browsing import in_a_browser
 from tests.console.samples import ended, item, status
 from tests.console.site import Site
@@ -100,11 +102,12 @@ def test_jobs_are_sorted_by_each_column_and_turned_around_by_a_second_click(
 
     def chosen(column: str, direction: str) -> list[str]:
         head = page.locator("#jobs thead th").filter(has_text=column)
-        head.get_by_role("link").click()
+        head.get_by_role("link", name=column).click()
         expect(head).to_have_attribute("aria-sort", direction)
         expect(page.locator("#jobs th[aria-sort]")).to_have_count(1)
         return [name[0] for name in _names(page)]
 
+    assert chosen("Job", "ascending") == ["a", "b", "c"]
     assert chosen("Job", "descending") == ["c", "b", "a"]
     assert chosen("Next fire", "ascending") == ["b", "a", "c"]
     assert chosen("Next fire", "descending") == ["a", "b", "c"]
@@ -113,6 +116,34 @@ def test_jobs_are_sorted_by_each_column_and_turned_around_by_a_second_click(
     assert chosen("Durations", "descending") == ["a", "b", "c"]
     assert chosen("Items by instance", "descending") == ["c", "b", "a"]
     assert chosen("Job", "ascending") == ["a", "b", "c"]
+    there.show()
+
+
+def test_the_worst_job_comes_first_until_another_order_is_chosen(there: Site, open_page: Callable[..., Page]) -> None:
+    now = there.clock.now()
+    flaky = [ObservedRun(0, n, n, "CRON", "failed" if n % 3 == 0 else "completed", "") for n in range(10)]
+    there.show(
+        status("a-well", (item(0),), now=now),
+        status("b-flaky", (item(0, record=ended("completed", now)),), now=now),
+        status("c-failing", (item(0, record=ended("failed", now)),), now=now),
+        status("d-nobody", (item(0),), now=now, instances=()),
+    )
+
+    async def fail() -> None:
+        there.watch.runs["b-flaky"] = deque(flaky)
+        there.watch.touch(["b-flaky"])
+
+    there.run(fail)
+    page = open_page("/r/billing/jobs")
+    expect(page.locator("#jobs tr.job")).to_have_count(4)
+    assert [name[0] for name in _names(page)] == ["d", "c", "b", "a"]
+    expect(page.get_by_role("link", name="the worst first")).to_have_attribute("aria-current", "true")
+    page.locator("#jobs thead").get_by_role("link", name="Job").click()
+    expect(page).to_have_url(re.compile("sort=name"))
+    assert [name[0] for name in _names(page)] == ["a", "b", "c", "d"]
+    page.get_by_role("link", name="the worst first").click()
+    expect(page).not_to_have_url(re.compile("sort=name"))
+    assert [name[0] for name in _names(page)] == ["d", "c", "b", "a"]
     there.show()
 
 

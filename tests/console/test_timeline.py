@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -21,11 +22,12 @@ from aioelasticjob.console.drawing.timeline import (
     fields_of,
 )
 from aioelasticjob.console.language.i18n import language
-from aioelasticjob.console.watching.registry_watch import ObservedRun
 from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Outcome
+from aioelasticjob.observers.missed import Count
 from aioelasticjob.observers.sql import open_store
 from aioelasticjob.operations import JobStatus
+from aioelasticjob.operations.observed_runs import ObservedRun
 from tests.console.samples import item, status
 from tests.observers.sample_events import NOON, Clock, batch, beginning, end
 
@@ -72,13 +74,13 @@ def test_a_heat_map_of_many_runs_stays_small_counts_all_and_hides_no_failure() -
     window = Window(0, 10_000, 0, 299)
     fields = fields_of(runs, window)
     assert sum(field.runs for field in fields) == 100_000
-    drawn = draw_heat_map(fields, [_run(3, 500_000, 0, "misfired")], window, STYLE)
+    drawn = draw_heat_map(fields, [replace(_run(3, 500_000, 0, "misfired"), missed=Count(3))], window, STYLE)
     assert len(drawn) < 150_000
     assert len(re.findall(r'class="heat bad', drawn)) == 1
     assert drawn.count('class="column"') <= COLUMNS
     assert drawn.count('class="item"') <= MAX_BANDS
     assert "1 failure" in drawn
-    assert "1 misfire" in drawn
+    assert "3 missed moments" in drawn
 
 
 def test_a_window_is_moved_and_scaled_and_stands_still_then() -> None:

@@ -13,9 +13,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from aioelasticjob import operations
-from aioelasticjob.console.watching.registry_watch import ObservedRun
 from aioelasticjob.events import Misfired
-from aioelasticjob.model import Outcome
+from aioelasticjob.model import Outcome, Owing, Record
+from aioelasticjob.operations.observed_runs import ObservedRun
 from tests.console.browsing import in_a_browser
 from tests.console.samples import INSTANCES, ended, item, status
 from tests.console.site import Site, site
@@ -50,7 +50,7 @@ def test_what_fails_or_misfires_needs_attention_and_what_is_switched_off_does_no
     there.show(
         status("calm", (item(0, record=ended("completed", now)),), **cron),
         status("failing-job", (item(0, record=ended("failed", now)),), **cron),
-        status("misfiring-job", (item(0, misfired=True),), **cron),
+        status("misfiring-job", (item(0, record=_missed(now)),), **cron),
         status("off", (item(0),), **cron, paused=True),
     )
     page = open_page("/r/billing/jobs")
@@ -76,21 +76,25 @@ def test_what_fails_or_misfires_needs_attention_and_what_is_switched_off_does_no
     expect(page.locator("#job-head time[data-until]")).to_have_count(0)
 
 
+def _missed(now: float) -> Record:
+    at = int(now * 1000)
+    owing = Owing(INSTANCES[0], at, at - 2000, at, 3, "the last run was still going on")
+    return replace(ended("completed", now), owing=(owing,))
+
+
 def test_a_job_whose_runs_take_longer_than_its_interval_needs_attention(
     there: Site, open_page: Callable[..., Page]
 ) -> None:
     now = there.clock.now()
-    late = replace(ended("completed", now), source="MISFIRE")
-    there.show(
-        status("late", (item(0, record=ended("completed", now - 60)),), now=now),
-        status("slow", (item(0, record=ended("completed", now)),), now=now),
-    )
-    there.show(
-        status("late", (item(0, record=late),), now=now),
-        status("slow", (item(0, record=ended("completed", now)),), now=now),
-    )
+    there.show(status("slow", (item(0, record=ended("completed", now)),), now=now))
+    for begun in (now - 60, now - 30, now):
+        late = replace(ended("completed", begun), source="MISFIRE")
+        there.show(
+            status("late", (item(0, record=late),), now=now),
+            status("slow", (item(0, record=ended("completed", now)),), now=now),
+        )
     page = open_page("/r/billing/jobs")
-    expect(page.get_by_role("row", name=re.compile("late"))).to_contain_text("misfired, 1 of late")
+    expect(page.get_by_role("row", name=re.compile("late"))).to_contain_text("3 of the last 3 runs began late")
     there.wait(lambda: there.watch.store is not None)
     watch = there.watch.store
     assert watch is not None
@@ -103,7 +107,7 @@ def test_a_job_whose_runs_take_longer_than_its_interval_needs_attention(
         await watch.ask()
 
     there.run(misfire)
-    expect(page.get_by_role("row", name=re.compile("slow"))).to_contain_text("misfires in the last hour: 1")
+    expect(page.get_by_role("row", name=re.compile("slow"))).to_contain_text("missed moments: 3")
     expect(page.locator("#tiles .t-attention b")).to_have_text("2")
 
 

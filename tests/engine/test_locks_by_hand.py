@@ -10,8 +10,8 @@ from rich.console import Console, RenderableType
 
 from aioelasticjob import operations
 from aioelasticjob.cli.jobs import _list, _picture
-from aioelasticjob.console.watching.attention import reasons
 from aioelasticjob.operations import JobStatus
+from aioelasticjob.operations.attention import reasons
 from aioelasticjob.registry.transaction import Create, Delete
 from aioelasticjob.testing import VirtualClock
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
@@ -50,7 +50,7 @@ def test_an_item_behind_a_lock_made_by_hand_is_blocked_and_the_node_is_named(eph
             listed = rendered(_list((found,), VirtualClock().now()))
             assert "1 blocked" in listed
             assert f"job: {what_to_do}" in listed
-            (reason,) = [one for one in reasons(found, (), VirtualClock().now()) if one.kind == "blocked"]
+            (reason,) = [one for one in reasons(found, VirtualClock().now()) if one.kind == "blocked"]
             assert reason.values == {"items": "1", "node": LOCK}
             await here.write(Delete(LOCK))
             await anyio.sleep(12)

@@ -12,16 +12,16 @@ import anyio
 import pytest
 
 from aioelasticjob.config.job import JobConfig
-from aioelasticjob.core.instances import instance
+from aioelasticjob.core.instances import instance, left_at
 from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.core.view import read
 from aioelasticjob.engine.member import Member
-from aioelasticjob.engine.membership import announce_leaving, dismissed, join
+from aioelasticjob.engine.membership import announce_leaving, dismissed, join, leave
 from aioelasticjob.errors import OutcomeUnknown, Suspended
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.registry.session import Session, open_session
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
-from aioelasticjob.registry.tree import Node, Tree
+from aioelasticjob.registry.tree import Node, Stat, Tree
 from aioelasticjob.testing import VirtualClock, run
 from tests.support.simulated_registry import simulated
 
@@ -222,6 +222,28 @@ def test_who_leads_and_leaves_says_so_once_and_gives_up_the_seat() -> None:
             assert other.zxid == written
 
     run(main)
+
+
+def test_an_instance_that_leaves_gracefully_leaves_a_note_once() -> None:
+    async def main() -> None:
+        async with leader() as (member, other):
+            assert left_at(await other.get(LAYOUT.instances)) is None
+            await leave(member)
+            await other.sync()
+            parent = await other.get(LAYOUT.instances)
+            assert parent is not None
+            assert left_at(parent) == parent.stat.mtime
+            written = other.zxid
+            await leave(member)  # it has left already
+            await other.sync()
+            assert other.zxid == written
+
+    run(main)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"left": 7}', b"nonsense"])
+def test_a_note_of_a_departure_that_somebody_has_edited_is_none(data: bytes) -> None:
+    assert left_at(Node.of(data, Stat.of((1, 1), (1.0, 1.0), 0))) is None
 
 
 def test_a_seat_taken_meanwhile_stays_and_so_does_a_node_that_is_not_ones_own() -> None:

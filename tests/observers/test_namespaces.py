@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
+from aioelasticjob.events import Misfired
 from aioelasticjob.model import Outcome
+from aioelasticjob.observers.missed import Count, total_of
 from aioelasticjob.observers.sql import EventStore, EventStoreUnreachable, Filter, open_store, schema
 from aioelasticjob.observers.sql import store as store_module
 from aioelasticjob.observers.sql.rows import halved
@@ -23,6 +26,9 @@ async def _fill(store: EventStore) -> None:
     failed = end(outcome=Outcome.FAILED, failure=raised())
     await store.write(batch(*beginning(), failed, end(item=5, job="audit"), namespace="shop"))
     await store.write(batch(*beginning(me=OTHER), end(me=OTHER), namespace="billing"))
+    missed = Misfired("report", OTHER, NOON, NOON, (0,), 2, "busy", at=NOON / 1000)
+    await store.write(batch(missed, namespace="billing"))
+    await store.write(batch(replace(missed, instance=ME), namespace="shop"))
     await store.write(batch(end(item=7, me="10.0.0.3@-@1-aaaaaaaa", job="older")))
     await store.write(batch(end(item=8, me="10.0.0.4@-@1-bbbbbbbb", job="upper"), namespace="SHOP"))
 
@@ -54,7 +60,9 @@ def test_a_namespace_has_its_own_runs_only_whatever_is_asked(url: str) -> None:
             assert [one.runs for one in await store.timeline(which)] == [1]
             assert [one.runs for one in await store.durations(which)] == [1]
             assert [one.outcome for one in await store.histogram(which)] == ["completed"]
-            assert {job: one.number for job, one in (await store.state_counts()).items()} == {"report": 3}
+            assert {job: total_of(missed) for job, missed in (await store.missed(which)).items()} == {
+                "report": Count(2)
+            }
             assert (await store.history(Filter(namespace="shop"))).rows[0].instance == OTHER  # the scope holds
             store.scope = Filter(namespace="nobody's")
             assert await store.first() is None

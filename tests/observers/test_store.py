@@ -22,6 +22,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import MOMENTS_COUNTED, AttemptFailed, Closed, Ended, HandedOver, Misfired, Rescued
 from aioelasticjob.ground.times import moment
 from aioelasticjob.model import FireSource, Outcome, run_name
+from aioelasticjob.observers.missed import Count, MissedMoments, total_of
 from aioelasticjob.observers.sql import (
     DurationCount,
     EventStore,
@@ -33,7 +34,6 @@ from aioelasticjob.observers.sql import (
     schema,
 )
 from aioelasticjob.observers.sql.database_errors import is_about_values
-from aioelasticjob.observers.sql.history import StateCount
 from tests.observers.sample_events import ME, NOON, OTHER, Clock, batch, beginning, end, name, raised
 from tests.support.real_postgres import closed_port
 
@@ -334,6 +334,26 @@ def test_failed_attempts_are_in_the_trace_and_counted_in_the_run(url: str) -> No
             ("TASK_ATTEMPT_FAILED", "attempt 1: ValueError: luck 1"),
             ("TASK_ATTEMPT_FAILED", "attempt 2: ValueError: luck 2"),
         ]
+
+    play(url, scene)
+
+
+def test_missed_moments_are_counted_in_the_database_by_moments_as_the_metrics_count_them(url: str) -> None:
+    async def scene(store: EventStore) -> None:
+        now = NOON / 1000
+        await store.write(batch(Misfired("report", ME, NOON, NOON, (0, 1), 3, "busy", at=now)))
+        await store.write(batch(Misfired("report", ME, NOON, NOON + 20, (2,), 3, "busy", at=now + 20)))
+        await store.write(batch(Misfired("report", ME, NOON, NOON + 90, (2,), 3, "busy", at=now + 90)))
+        await store.write(batch(Misfired("report", ME, NOON, NOON + 30, (0,), MOMENTS_COUNTED, "gone", at=now + 30)))
+        await store.write(batch(Misfired("other", ME, NOON, NOON, (0,), 1, "9 × 9", at=now)))
+        found = await store.missed(Filter(since=moment(now)))
+        assert sorted(found["report"], key=lambda one: (one.why, one.first)) == [
+            MissedMoments(Count(9), "busy", now, now + 20),
+            MissedMoments(Count(3), "busy", now + 90, now + 90),
+            MissedMoments(Count(16, is_least=True), "gone", now + 30, now + 30),
+        ]
+        assert total_of(found["report"]) == Count(28, is_least=True)
+        assert await store.missed(Filter(since=moment(now + 31), job="other")) == {}
 
     play(url, scene)
 
@@ -737,8 +757,6 @@ def test_runs_are_counted_by_items_and_time_in_the_database(url: str) -> None:
         counts = sorted((one.band, one.column, one.runs) for one in await store.timeline(some, band=2, column=60))
         assert counts == [(0, 0, 2), (1, 0, 2)]
         assert [run.item for run in (await store.history(replace(which, items=(4, 9)))).rows] == [5, 4]
-        await store.write(batch(Misfired("report", ME, NOON, NOON, (2,), 1, "busy", at=NOON / 1000)))
-        assert await store.state_counts(Filter(state="TASK_MISFIRED")) == {"report": StateCount(2, moment(0))}
         with pytest.raises(InvalidSetting, match="timeline"):
             await store.timeline(Filter(job="report"))
 

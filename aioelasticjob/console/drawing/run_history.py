@@ -8,16 +8,18 @@ from datetime import datetime
 from typing import Final
 
 from aioelasticjob.console.drawing.timeline import MAX_ROWS, MAX_RUNS, Field, Window, fields_of
-from aioelasticjob.console.watching.registry_watch import ObservedRun, RegistryWatch
+from aioelasticjob.console.watching.registry_watch import RegistryWatch
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.ground.times import moment
 from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.model import Outcome
+from aioelasticjob.observers.missed import MISSED, NOTHING_COUNTED, Count, count_of, read_message
 from aioelasticjob.observers.sql import DurationCount, EventStore, Filter, RunEntry
 from aioelasticjob.operations import JobStatus
+from aioelasticjob.operations.observed_runs import MISFIRED, ObservedRun
 
 MAX_MISFIRES: Final = 1000
-"""Misfires of one timeline: if there are more, the oldest are left out, and the page says so."""
+"""Reports of missed moments in one timeline: if there are more, the oldest are left out, and the page says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,11 @@ class Runs:
     misfires_left_out: bool = False
     problem: str | None = None
     """Why the event store did not answer."""
+
+    @property
+    def missed(self) -> Count:
+        """How many moments were missed in the window: those of the reports that are shown."""
+        return sum((one.missed for one in self.misfires), NOTHING_COUNTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +96,19 @@ async def _stored(store: EventStore, job: str, window: Window, under_way: Iterab
     which = _filter(job, window)
     counts = await store.timeline(which, band=window.band, column=window.column)
     total = sum(one.runs for one in counts)
-    missed = Filter(job=job, since=which.since, until=which.until, state="TASK_MISFIRED")
-    page = await store.states(missed, limit=MAX_MISFIRES)
+    reported = Filter(job=job, since=which.since, until=which.until, state=MISSED)
+    page = await store.states(reported, limit=MAX_MISFIRES)
     misfires = list[ObservedRun]()
     for state in page.rows:
         at = state.fire_time or state.at
         if at is None:
             continue
+        moments, _ = read_message(state.message or "")
         for part in state.item.split(","):
             item = whole_number(part.strip())
             if item is not None and window.first <= item <= window.last:
-                misfires.append(ObservedRun(item, _ms(at), _ms(at), "CRON", "misfired", state.instance))
+                missed = count_of(moments)
+                misfires.append(ObservedRun(item, _ms(at), _ms(at), "CRON", MISFIRED, state.instance, missed=missed))
     left_out = page.next is not None
     if not _is_near(total, window):
         fields = [Field(one.band, one.column, one.runs, one.failures) for one in counts]
@@ -126,7 +135,7 @@ def _observed(
     end = window.end * 1000
     shown = [run for run in kept if run.ended >= start and run.begun <= end]
     shown = [run for run in shown if window.first <= run.item <= window.last]
-    misfires = [run for run in shown if run.outcome == "misfired"]
+    misfires = [run for run in shown if run.outcome == MISFIRED]
     total = len(shown) - len(misfires)
     found = Runs(
         singles=None,

@@ -9,7 +9,7 @@ from typing import Final
 from markupsafe import Markup, escape
 
 from aioelasticjob.console.language.i18n import Language
-from aioelasticjob.console.watching.registry_watch import ObservedRun
+from aioelasticjob.operations.observed_runs import MISFIRED, ObservedRun
 
 BARS: Final = 24
 """Runs that a sparkline shows."""
@@ -37,7 +37,7 @@ def outcome_class(outcome: str) -> str:
 
 def sparkline(runs: Sequence[ObservedRun], translate: Language) -> Markup:
     """Draw the newest runs as bars, taller the longer they took (by the square root); failures stand out."""
-    shown = [run for run in runs if run.outcome != "misfired"][-BARS:]
+    shown = [run for run in runs if run.outcome != MISFIRED][-BARS:]
     if not shown:
         return Markup("")
     longest = max(_length(run) for run in shown) or 1

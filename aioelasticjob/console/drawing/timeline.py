@@ -11,9 +11,10 @@ from markupsafe import Markup, escape
 
 from aioelasticjob.console.drawing.sparkline import duration_text, outcome_class
 from aioelasticjob.console.language.i18n import Language
-from aioelasticjob.console.watching.attention import is_failure
-from aioelasticjob.console.watching.registry_watch import ObservedRun
 from aioelasticjob.ground.times import moment
+from aioelasticjob.model import is_failure
+from aioelasticjob.observers.missed import NOTHING_COUNTED, Count
+from aioelasticjob.operations.observed_runs import MISFIRED, ObservedRun
 
 WIDTH: Final = 1000
 """The width of the drawing, in its own units, as are the next four."""
@@ -127,7 +128,7 @@ def fields_of(runs: Iterable[ObservedRun], window: Window) -> list[Field]:
     """Count runs by items and time, as the event store does for those that it holds."""
     counts: dict[tuple[int, int], list[int]] = {}
     for run in runs:
-        if run.outcome != "misfired" and window.first <= run.item <= window.last:
+        if run.outcome != MISFIRED and window.first <= run.item <= window.last:
             row = (run.item - window.first) // window.band
             column = int(run.begun / 1000 - window.start) // window.column
             count = counts.setdefault((row, column), [0, 0])
@@ -193,21 +194,24 @@ def _columns(
     fields: Sequence[Field], misfires: Iterable[ObservedRun], window: Window, height: int, style: Style
 ) -> Iterator[str]:
     """Yield a link for each column with runs: it says how many there are, and leads to them."""
-    missed: dict[int, int] = {}
+    missed: dict[int, Count] = {}
     for mark in misfires:
         column = int(mark.begun / 1000 - window.start) // window.column
-        missed[column] = missed.get(column, 0) + 1
+        missed[column] = missed.get(column, NOTHING_COUNTED) + mark.missed
     for column in sorted({one.column for one in fields} | missed.keys()):
         if not 0 <= column <= COLUMNS:
             continue
         near = window.one_column(column, SHORTEST)
         here = [one for one in fields if one.column == column]
-        counts = {"run": sum(one.runs for one in here), "failure": sum(one.failures for one in here)}
+        counts = {
+            "run": Count(sum(one.runs for one in here)),
+            "failure": Count(sum(one.failures for one in here)),
+        }
         if column in missed:
-            counts["misfire"] = missed[column]
+            counts["missed moment"] = missed[column]
             middle = sum(edges(window, column)) / 2
             yield f'<path class="miss" d="M{middle:.1f} {height - BAND + 1}l5 6l-5 6l-5 -6z"/>'
-        text = ", ".join(style.translate.count(number, noun) for noun, number in counts.items())
+        text = ", ".join(style.translate.counted(count, noun) for noun, count in counts.items())
         title = f"{style.time(near.start)}: {text}"
         yield column_link(window, column, height, title, style.window_url(near))
 
@@ -239,7 +243,7 @@ def _mark(run: ObservedRun, y: int, window: Window, style: Style) -> str:
     x = window.x(run.begun)
     end = window.x(run.ended)
     title = f"<title>{_title(run, style)}</title>"
-    if run.outcome == "misfired":
+    if run.outcome == MISFIRED:
         return f'<path class="miss" d="M{x:.1f} {y + 5}l5 6l-5 6l-5 -6z">{title}</path>'
     look = outcome_class(run.outcome)
     if run.source == "FAILOVER":
@@ -255,7 +259,9 @@ def _mark(run: ObservedRun, y: int, window: Window, style: Style) -> str:
 def _title(run: ObservedRun, style: Style) -> str:
     translate = style.translate
     parts = [f"{translate('item')} {run.item}: {translate(run.outcome)}", style.time(run.begun / 1000)]
-    if run.outcome != "misfired":
+    if run.outcome == MISFIRED:
+        parts.append(translate.counted(run.missed, "missed moment"))
+    else:
         parts.append(duration_text(max(0, run.ended - run.begun)))
     if run.source and run.source != "CRON":
         parts.append(translate(run.source))

@@ -11,6 +11,7 @@ from typing import Final
 
 from aioelasticjob.console.language.messages import messages
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.observers.missed import Count
 
 NAMES: Final = {"en": "English", "zh": "中文"}
 """The languages by code, each by its own name."""
@@ -45,13 +46,18 @@ class Language:
         one, many = NOUNS[noun]
         return self(one if number == 1 else many, number=f"{number:,}")
 
+    def counted(self, count: Count, noun: str) -> str:
+        """Return a number that may be a lower bound, with what it counts."""
+        text = self.count(count.number, noun)
+        return self("at least {counted}", counted=text) if count.is_least else text
+
 
 NOUNS: Final = {
     "item": ("{number} item", "{number} items"),
     "instance": ("{number} instance", "{number} instances"),
     "job": ("{number} job", "{number} jobs"),
     "run": ("{number} run", "{number} runs"),
-    "misfire": ("{number} misfire", "{number} misfires"),
+    "missed moment": ("{number} missed moment", "{number} missed moments"),
     "failure": ("{number} failure", "{number} failures"),
     "time": ("once", "{number} times"),
     "change": ("{number} change", "{number} changes"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -12,11 +12,12 @@ from starlette.responses import Response
 
 from aioelasticjob.console.acknowledgement_ends import facts, render_again
 from aioelasticjob.console.actions.job_actions import Filled
+from aioelasticjob.console.language.reason_sentences import reason_sentence
 from aioelasticjob.console.watching.acknowledgements import MAX_NOTE_CHARACTERS, Acknowledgement
-from aioelasticjob.console.watching.attention import Reason
 from aioelasticjob.console.web.request import PageRequest, job_name, registry_of
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.times import moment
+from aioelasticjob.operations.attention import Reason
 
 USUAL: Final = timedelta(days=1)
 """The time until the end that the form proposes."""
@@ -48,8 +49,7 @@ async def acknowledge(request: PageRequest) -> Response:
     except InvalidSetting as error:
         return _ask(request, subject, request.form, request.translate.error(error))
     render_again(request.state, one)
-    notice = request.translate("Acknowledged: it needs no attention until then.")
-    return request.redirect(request.registry_url("job", job), notice)
+    return request.redirect(request.registry_url("job", job), _what_is_left(request))
 
 
 async def end(request: PageRequest) -> Response:
@@ -65,12 +65,30 @@ async def end(request: PageRequest) -> Response:
     return request.redirect(request.registry_url("job", job), notice)
 
 
+def _left(request: PageRequest) -> Sequence[Reason]:
+    """Return the reasons of the job that nobody has acknowledged."""
+    registry = registry_of(request)
+    snapshot = registry.snapshot.value
+    health = request.state.health_of(registry, snapshot).of.get(job_name(request))
+    return () if health is None else health.reasons
+
+
+def _what_is_left(request: PageRequest) -> str:
+    """Return the notice after a reason was acknowledged: whether the job still needs attention, and why."""
+    translate = request.translate
+    left = [reason_sentence(reason, translate) for reason in _left(request)]
+    if not left:
+        return translate("Acknowledged: it needs no attention until then.")
+    return translate("Acknowledged. It still needs attention: {reasons}", reasons="; ".join(left))
+
+
 def _ask(request: PageRequest, subject: str, typed: Mapping[str, str], problem: str = "") -> Response:
     return request.page(
         "acknowledge.html",
         409 if problem else 200,
         job=job_name(request),
         reason=_reason(request, subject),
+        others=[one for one in _left(request) if one.subject != subject],
         typed=typed,
         problem=problem,
         note_limit=MAX_NOTE_CHARACTERS,

@@ -18,7 +18,16 @@ from aioelasticjob.operations import JobStatus, label_in
 PAGE: Final = 100
 """Jobs on a page unless more are asked for."""
 MOST: Final = 2000
-COLUMNS: Final[Mapping[str, bool]] = {"name": False, "next": False, "last": True, "took": True, "items": True}
+WORST_FIRST: Final = "worst"
+"""The usual order: jobs that need attention come first, the worst of them at the top."""
+COLUMNS: Final[Mapping[str, bool]] = {
+    WORST_FIRST: False,
+    "name": False,
+    "next": False,
+    "last": True,
+    "took": True,
+    "items": True,
+}
 """The columns by which jobs can be sorted, and whether the largest value comes first when one is chosen."""
 MAX_TEXT: Final = 200
 """Characters of a text that an address may carry."""
@@ -46,7 +55,7 @@ class JobQuery:
     """The label that the jobs have, as ``team=billing`` or ``team``."""
     by: str = ""
     """The name of the label by which the jobs are grouped."""
-    sort: str = "name"
+    sort: str = WORST_FIRST
     """The column by which they are sorted, within their groups; with ``-`` before it the largest value comes first."""
     page: int = 1
     size: int = PAGE
@@ -61,7 +70,7 @@ class JobQuery:
             group=group if group in GROUPS else "",
             label=_label(query.get("label", "")),
             by=query.get("by", "").strip()[:MAX_TEXT],
-            sort=sort if sort.removeprefix("-") in COLUMNS else "name",
+            sort=sort if sort.removeprefix("-") in COLUMNS else WORST_FIRST,
             page=_number(query.get("page"), 1, 1_000_000),
             size=_number(query.get("size"), PAGE, MOST),
         )
@@ -69,7 +78,7 @@ class JobQuery:
     def address(self, **other: object) -> Mapping[str, object]:
         """Return what the address of a page like this one carries, with some of it replaced; it is the first page."""
         plain = {"q": self.text, "show": self.group, "label": self.label, "by": self.by}
-        sort = "" if self.sort == "name" else self.sort
+        sort = "" if self.sort == WORST_FIRST else self.sort
         size = "" if self.size == PAGE else self.size
         return {**plain, "sort": sort, "size": size, **other}
 
@@ -150,6 +159,8 @@ class JobQuery:
         """Return the jobs in order.  Jobs without a value in the column come last in both directions."""
         column = self.sort.removeprefix("-")
         reverse = self.sort.startswith("-")
+        if column == WORST_FIRST:
+            return sorted(found, key=lambda status: health.of[status.name].severity, reverse=reverse)
         if column == "name":
             return found[::-1] if reverse else found  # a snapshot has the jobs in order of their names
         known = list[tuple[float, JobStatus]]()

@@ -10,9 +10,9 @@ from typing import Final
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.storage.database import Database
-from aioelasticjob.console.watching.attention import Reason
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.nesting import read_json
+from aioelasticjob.operations.attention import Reason
 
 MAX_SECONDS: Final = 90 * 86_400.0
 """How long an acknowledgement may hold."""

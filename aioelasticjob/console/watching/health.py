@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.watching.acknowledgements import Acknowledgement
-from aioelasticjob.console.watching.attention import Reason, overdue_at, reasons
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.operations import JobStatus
+from aioelasticjob.operations.attention import MILD, Reason, Seen, changes_at, is_restarting, reasons
 
 GROUPS: Final = ("attention", "acknowledged", "running", "waiting", "off")
 """What the tiles count; the group that needs a person comes first."""
@@ -24,8 +24,6 @@ _GROUP: Final = {
     "switched off": "off",
 }
 _COLOUR: Final = {"running": "run", "waiting": "ok", "assigning": "busy", "partly off": "busy"}
-_WARNINGS: Final = ("nobody there", "running long", "misfiring", "unreliable", "foreign")
-"""Reasons that are shown in amber; the others are shown in red."""
 _REASONS_IN_PLACE: Final = (
     "failing",
     "misfiring",
@@ -38,12 +36,16 @@ _REASONS_IN_PLACE: Final = (
     "clock differs",
     "unusable here",
     "blocked",
+    "late",
+    "behind",
 )
 """Reasons whose word stands in place of the job's state."""
 _NO_FIRES: Final = ("switched off", "nobody there", "nobody able", "clock differs", "faulty", "foreign")
 """States of a job whose next fire nobody runs."""
 
 
+MISSED_WINDOW: Final = 3600.0
+"""Seconds for which missed moments that the console has seen count; those of an event store count as long."""
 AGE: Final = 1.0
 """Seconds after which jobs that do not settle are looked at again, though nothing has changed."""
 
@@ -65,15 +67,31 @@ class Health:
     acknowledged: tuple[tuple[Reason, Acknowledgement], ...] = ()
     """Reasons that an operator has acknowledged, which need no attention until then."""
 
+    @property
+    def severity(self) -> tuple[int, int]:
+        """Its place in lists that have the worst job first: by reasons, then by those that are acknowledged."""
+        if self.reasons:
+            return 0, self.reasons[0].severity
+        if self.acknowledged:
+            return 1, min(reason.severity for reason, _ in self.acknowledged)
+        return 2, 0
+
 
 AcknowledgementsByJob: TypeAlias = Mapping[str, Mapping[str, Acknowledgement]]
 """By job, then by subject."""
 
 
 def health_of(
-    status: JobStatus, found: tuple[Reason, ...], acknowledgements: Mapping[str, Acknowledgement] | None = None
+    status: JobStatus,
+    found: tuple[Reason, ...],
+    acknowledgements: Mapping[str, Acknowledgement] | None = None,
+    *,
+    restarting: bool = False,
 ) -> Health:
-    """Return the health of a job that has these reasons to need attention; acknowledgements are by subject."""
+    """Return the health of a job that has these reasons to need attention; acknowledgements are by subject.
+
+    ``restarting`` says that nobody is there because of a restart that was announced.
+    """
     state = status.state
     by_subject = acknowledgements or {}
     fires = state not in _NO_FIRES
@@ -85,13 +103,15 @@ def health_of(
             acknowledged.append((reason, one))
         else:
             left.append(reason)
+    if not found and restarting:
+        return Health("waiting", "busy", "restarting", fires)
     if not found:
         return Health(_GROUP.get(state, "attention"), _COLOUR.get(state, "off"), state, fires)
     gravest = left[0].kind if left else found[0].kind
     word = gravest if gravest in _REASONS_IN_PLACE else state
     if not left:
         return Health("acknowledged", "off", word, fires, (), tuple(acknowledged))
-    colour = "warn" if gravest in _WARNINGS else "bad"
+    colour = "warn" if gravest in MILD else "bad"
     return Health("attention", colour, word, fires, tuple(left), tuple(acknowledged))
 
 
@@ -118,30 +138,36 @@ class HealthGroups:
         """When this was last computed."""
         self._unsettled: dict[str, float] = {}
         """By job, when its assignment was first seen not to stand."""
-        self._overdue: dict[str, float] = {}
-        """By job, when the next of the runs that go on is a reason although nothing has changed."""
+        self._due: dict[str, float] = {}
+        """By job, when its reasons change although nothing happens."""
         self.of: Mapping[str, Health] = {}
         """By job."""
         self.counts: Counter[str] = Counter()
         """Jobs in each group."""
 
+    @property
+    def worst(self) -> list[tuple[str, Health]]:
+        """The jobs that need attention, by name, the worst first."""
+        found = [(name, health) for name, health in self.of.items() if health.reasons]
+        return sorted(found, key=lambda one: one[1].severity)
+
     def update(self, snapshot: RegistrySnapshot) -> HealthGroups:
         """Compute the health of the jobs that have changed since the last snapshot, and of those that are due.
 
-        Due are jobs that do not settle, and those with a run whose time is over.
+        Due are jobs that do not settle, and those whose reasons change because time has passed.
         """
         old = self._snapshot
         now = self._clock.now()
-        overdue = {name for name, at in self._overdue.items() if at <= now}
-        if old is snapshot and not overdue and (not self._unsettled or 0 <= now - self._updated < AGE):
+        timely = {name for name, at in self._due.items() if at <= now}
+        if old is snapshot and not timely and (not self._unsettled or 0 <= now - self._updated < AGE):
             return self
         self._updated = now
         known = {} if old is None else old.changed
         before = self.of
         self._note_unsettled(snapshot)
         unchanged = {name for name, version in snapshot.changed.items() if known.get(name) == version}
-        due = {*self._unsettled, *overdue}
-        self._overdue = {name: at for name, at in self._overdue.items() if name in unchanged - due}
+        due = {*self._unsettled, *timely}
+        self._due = {name: at for name, at in self._due.items() if name in unchanged - due}
         found = dict[str, Health]()
         for name, status in snapshot.jobs.items():
             if name in unchanged and name not in due:
@@ -162,19 +188,33 @@ class HealthGroups:
         self._unsettled = {name: self._unsettled.get(name, now) for name in unsettled}
 
     def _health(self, status: JobStatus) -> Health:
-        if (at := overdue_at(status, self._clock.now())) is not None:
-            self._overdue[status.name] = at
+        now = self._clock.now()
+        seen = self._seen(status)
+        if (at := changes_at(status, now, seen)) is not None:
+            self._due[status.name] = at
         acknowledgements = self._acknowledgements(self._watch.settings.name).get(status.name)
-        return health_of(status, self.reasons(status), acknowledgements)
+        found = reasons(status, now, seen)
+        return health_of(status, found, acknowledgements, restarting=is_restarting(status, now))
 
     def reasons(self, status: JobStatus) -> tuple[Reason, ...]:
         """Return why a job needs attention, whether somebody has acknowledged that or not."""
+        return reasons(status, self._clock.now(), self._seen(status))
+
+    def _seen(self, status: JobStatus) -> Seen:
+        """Return what the console knows of a job beside its present status."""
+        name = status.name
         now = self._clock.now()
-        store = self._watch.store
-        unsettled_for = now - self._unsettled.get(status.name, now)
-        runs = list(self._watch.runs.get(status.name, ()))
-        if store is None:
-            return reasons(status, runs, now, unsettled_for)
-        errors = store.snapshot.errors.get(status.name, ())
-        misfires = store.snapshot.misfires.get(status.name)
-        return reasons(status, runs, now, unsettled_for, errors, misfires)
+        watch = self._watch
+        store = None if watch.store is None else watch.store.snapshot
+        if store is None or store.lost is not None:
+            recent = now - MISSED_WINDOW
+            missed = tuple(one for one in watch.missed.get(name, ()) if one.last >= recent)
+        else:
+            missed = store.missed.get(name, ())
+        return Seen(
+            runs=tuple(watch.runs.get(name, ())),
+            unsettled_for=now - self._unsettled.get(name, now),
+            errors=() if store is None else store.errors.get(name, ()),
+            missed=missed,
+            departures=tuple(watch.instances.departures.get(name, ())),
+        )

@@ -10,6 +10,8 @@ from typing import Final
 from aioelasticjob.model import FireSource
 from aioelasticjob.operations import JobStatus
 
+MAX_DEPARTURES: Final = 100
+"""Departures of one job that are remembered."""
 MAX_GONE: Final = 1000
 """Instances that are remembered after they have gone."""
 
@@ -46,6 +48,8 @@ class InstanceLog:
         """The oldest first."""
         self.rescue: Rescue | None = None
         """The newest rescue."""
+        self.departures: dict[str, deque[float]] = {}
+        """By job, when instances have left it gracefully, in seconds since the epoch, the oldest first."""
         self._busy: frozenset[str] = frozenset()
 
     def update(self, jobs: Iterable[JobStatus], now: float) -> None:
@@ -58,9 +62,19 @@ class InstanceLog:
             there |= {one.id for one in status.instances}
             busy |= {one.id for one in status.instances if one.runs}
             self._note_rescues(status)
+            self._note_departure(status)
         self.gone += [Gone(name, now, name in self._busy) for name in sorted(self.there - there)]
         self.there = frozenset(there)
         self._busy = frozenset(busy)
+
+    def _note_departure(self, status: JobStatus) -> None:
+        """Note when an instance has last left the job: the registry keeps only the newest departure."""
+        if status.left_at is None:
+            return
+        left = status.left_at.timestamp()
+        known = self.departures.setdefault(status.name, deque(maxlen=MAX_DEPARTURES))
+        if not known or known[-1] != left:
+            known.append(left)
 
     def _note_rescues(self, status: JobStatus) -> None:
         for item in status.items:

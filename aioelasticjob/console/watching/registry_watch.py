@@ -24,8 +24,9 @@ from aioelasticjob.console.watching.shared_stores import scope_of, sharing
 from aioelasticjob.errors import ElasticJobError, Suspended, error_text, unwrapped
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.logging import logger
-from aioelasticjob.model import FireSource, Record
-from aioelasticjob.operations import ItemStatus, JobStatus, ProcessStatus
+from aioelasticjob.observers.missed import MissedMoments
+from aioelasticjob.operations import JobStatus, ProcessStatus
+from aioelasticjob.operations.observed_runs import ObservedRun, new_missed, new_runs
 from aioelasticjob.registry.addresses import open_registry
 from aioelasticjob.registry.session import Session, SessionState, beside
 
@@ -42,22 +43,10 @@ RECALL_TIMEOUT: Final = 5.0
 """Seconds that the event store has to return the newest runs; then the pages begin without them."""
 RUNS_KEPT: Final = 120
 """Runs of a job that are kept in memory for its sparkline, and for its timeline where there is no event store."""
+REPORTS_KEPT: Final = 1000
+"""Reports of missed moments of a job that are kept in memory, for registries without an event store."""
 
 log = logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedRun:
-    """A run as its record describes it, or a misfire; times in milliseconds since the epoch."""
-
-    item: int
-    begun: int
-    ended: int
-    source: str
-    outcome: str
-    instance: str
-    id: str = ""
-    """Its key in the event store; empty where only the registry has been seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +75,8 @@ class RegistryWatch:
         self._clock = clock
         self.snapshot = Latest(RegistrySnapshot(lost="connecting", since=clock.now()))
         self.runs: dict[str, deque[ObservedRun]] = {}
+        self.missed: dict[str, deque[MissedMoments]] = {}
+        """By job, the moments that the console has seen reported as missed."""
         self.palettes: dict[str, Palette] = {}
         self.instances = InstanceLog()
         self.epoch = token_hex(4)
@@ -248,6 +239,7 @@ class RegistryWatch:
     ) -> None:
         for name in self.runs.keys() - new.keys():
             del self.runs[name]
+            self.missed.pop(name, None)
             self.palettes.pop(name, None)
         for name, status in new.items():
             if changed[name] != version:
@@ -255,12 +247,14 @@ class RegistryWatch:
             palette = self.palettes.setdefault(name, Palette())
             palette.update(one.id for one in status.instances)
             before = {item.item: item for item in old[name].items} if name in old else {}
-            fresh = _new_runs(before, status.items)
+            fresh = new_runs(before, status.items)
             runs = self._kept_runs(name, len(status.items))
             if not old:  # the first list: some of these runs have been read from the event store before
                 known = {_identity(seen) for seen in runs}
                 fresh = [seen for seen in fresh if _identity(seen) not in known]
             runs.extend(sorted(fresh, key=lambda seen: seen.ended))
+            if reported := new_missed(before, status.items):
+                self.missed.setdefault(name, deque(maxlen=REPORTS_KEPT)).extend(reported)
 
     def touch(self, jobs: Iterable[str]) -> None:
         """Let the pages render some jobs again, because something has changed that the registry does not hold."""
@@ -278,38 +272,6 @@ class RegistryWatch:
         self.snapshot.set(replace(old, version=old.version + 1, lost=reason, since=since))
 
 
-def _is_same_run(before: Record | None, record: Record) -> bool:
-    """Whether two records are of one run that has ended: what an item has missed may be written after it."""
-    if before is None:
-        return False
-    return (before.begun, before.completed_at, before.outcome) == (record.begun, record.completed_at, record.outcome)
-
-
-def _new_runs(before: Mapping[int, ItemStatus], items: Iterable[ItemStatus]) -> list[ObservedRun]:
-    """Return the runs that have ended, and the misfires reported, since ``before``."""
-    found = list[ObservedRun]()
-    for item in items:
-        old = before.get(item.item)
-        record = item.record
-        if record is not None and _ended(record) and not (old is not None and _is_same_run(old.record, record)):
-            run = ObservedRun(
-                item=item.item,
-                begun=record.begun,
-                ended=record.completed_at,
-                source=record.source,
-                outcome=record.outcome,
-                instance=record.instance,
-            )
-            found.append(run)
-            if record.source == FireSource.MISFIRE:  # a moment came while the last run was still going on
-                found.append(ObservedRun(item.item, record.slot, record.slot, "CRON", "misfired", ""))
-        if record is not None and old is not None:
-            known = () if old.record is None else old.record.owing
-            reported = {one.last for one in record.owing} - {one.last for one in known}
-            found += [ObservedRun(item.item, last, last, "CRON", "misfired", "") for last in sorted(reported)]
-    return found
-
-
 def _identity(run: ObservedRun) -> tuple[int, int]:
     """Return what tells a run of a job from its other runs: its item, and the second in which it began."""
     return run.item, run.begun // 1000
@@ -318,10 +280,6 @@ def _identity(run: ObservedRun) -> tuple[int, int]:
 def _stored_run(item: int, began: datetime, seconds: float, outcome: str) -> ObservedRun:
     begun = int(began.timestamp() * 1000)
     return ObservedRun(item, begun, begun + int(seconds * 1000), "", outcome, "")
-
-
-def _ended(record: Record) -> bool:
-    return bool(record.begun and record.completed and record.completed_at)
 
 
 class Registries:

@@ -1,4 +1,4 @@
-"""Watches one registry's event store: whether it answers, and what failed and misfired in the last hour."""
+"""Watches one registry's event store: whether it answers, and what failed and was missed in the last hour."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.console.watching.error_groups import ErrorsByJob, Failure, grouped, kind_of, place_of
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.ground.times import moment
 from aioelasticjob.logging import logger
-from aioelasticjob.observers.sql.history import Filter, StateCount
+from aioelasticjob.model import is_failure
+from aioelasticjob.observers.missed import MissedMoments
+from aioelasticjob.observers.sql.history import Filter
+from aioelasticjob.operations.error_groups import ErrorsByJob, Failure, grouped, kind_of, place_of
 
 if TYPE_CHECKING:
     from aioelasticjob.observers.sql import EventStore
@@ -23,15 +25,13 @@ if TYPE_CHECKING:
 CHECK_INTERVAL: Final = 5.0
 """Seconds between two queries of the event store."""
 WINDOW: Final = timedelta(hours=1)
-"""The time over which failures and misfires are counted."""
+"""The time over which failures and missed moments are counted."""
 ERROR_WINDOW: Final = timedelta(days=1)
 """The time over which errors are grouped."""
 ERROR_INTERVAL: Final = 60.0
 """Seconds after which errors are read again even if the number of failures in the last hour is the same."""
 MAX_FAILURES: Final = 500
-"""How many failures are grouped at most: the newest ones."""
-GOOD: Final = ("running", "completed", "handed over")
-"""Outcomes that are no failure."""
+"""How many failures are grouped at most: the newest ones.  If there are more, the groups say "at least"."""
 
 log = logger(__name__)
 
@@ -45,15 +45,18 @@ class StoreSnapshot:
     as_of: float | None = None
     """When it last answered, in seconds since the epoch; None if it never has."""
     failures: int = 0
-    """Runs of the last hour that did not succeed."""
-    misfires: Mapping[str, StateCount] = field(default_factory=lambda: MappingProxyType({}))
-    """By job, the misfires of the last hour."""
+    """Runs of the last hour that have failed."""
+    missed: Mapping[str, tuple[MissedMoments, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """By job, the moments that were reported as missed in the last hour."""
     errors: ErrorsByJob = field(default_factory=lambda: MappingProxyType({}))
     """By job, the errors of the last day."""
 
 
 class StoreWatch:
-    """One event store under watch.  ``on_changes`` is called with the jobs whose errors or misfires have changed."""
+    """One event store under watch.
+
+    ``on_changes`` is called with the jobs whose errors or missed moments have changed.
+    """
 
     def __init__(
         self,
@@ -96,8 +99,8 @@ class StoreWatch:
         since = moment(now) - WINDOW
         try:
             outcomes = await self.store.counts(Filter(since=since))
-            misfires = await self.store.state_counts(Filter(since=since, state="TASK_MISFIRED"))
-            failures = sum(number for outcome, number in outcomes.items() if outcome not in GOOD)
+            missed = await self.store.missed(Filter(since=since))
+            failures = sum(number for outcome, number in outcomes.items() if is_failure(outcome))
             errors = await self._errors(now, failures)
         except ElasticJobError as error:
             if self.snapshot.lost is None:
@@ -107,8 +110,8 @@ class StoreWatch:
             return
         self._problem = None
         before = self.snapshot
-        self.snapshot = StoreSnapshot(None, now, failures, misfires, errors)
-        changed = _changed(before.errors, errors) | _changed(before.misfires, misfires)
+        self.snapshot = StoreSnapshot(None, now, failures, missed, errors)
+        changed = _changed(before.errors, errors) | _changed(before.missed, missed)
         if changed:
             self._on_changes(changed)
 
@@ -127,7 +130,7 @@ class StoreWatch:
         for one in found:
             kind = kind_of(one.failure, one.outcome)
             failed.append(Failure(one.id, one.job, one.item, one.began.timestamp(), kind, self._places[one.id]))
-        return grouped(failed, before.errors)
+        return grouped(failed, before.errors, is_least=len(found) == MAX_FAILURES)
 
 
 def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> set[str]:

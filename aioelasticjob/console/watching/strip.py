@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from aioelasticjob.console.watching.attention import is_failure
 from aioelasticjob.console.watching.health import Health, HealthGroups
 from aioelasticjob.console.watching.instance_log import Gone, Rescue
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.watching.store_watch import StoreSnapshot
+from aioelasticjob.model import is_failure
+from aioelasticjob.observers.missed import Count, total_of
+from aioelasticjob.operations.observed_runs import MISFIRED
 
 WINDOW: Final = 3600.0
-"""Seconds over which failures, misfires and instances that have gone are counted."""
+"""Seconds over which failures, missed moments and instances that have gone are counted."""
 AGE: Final = 1.0
 """Seconds after which they are counted anew, if nothing has changed otherwise."""
 
@@ -36,10 +38,11 @@ class Strip:
     gone: tuple[Gone, ...]
     """Instances that have gone within the last hour, the oldest first."""
     rescue: Rescue | None
-    failures: int
-    misfires: int
+    failures: Count
+    missed: Count
+    """Moments that were missed."""
     counted: bool
-    """Whether the event store has counted failures and misfires; else they are those that the console has seen."""
+    """Whether the event store has counted failures and missed moments; else the console has, as far as it has seen."""
     nobody_there: int
     """Jobs without an instance."""
 
@@ -51,10 +54,10 @@ def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: Health
     since = now - WINDOW
     known = registry.instances.since
     if store is not None and counted:
-        failures = store.failures
-        misfires = sum(one.number for one in store.misfires.values())
+        failures = Count(store.failures)
+        missed = total_of(one for jobs in store.missed.values() for one in jobs)
     else:
-        failures, misfires = _seen(registry, since)
+        failures, missed = _seen(registry, since)
     return Strip(
         lost=snapshot.lost,
         since=snapshot.since if snapshot.lost else None,
@@ -65,7 +68,7 @@ def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: Health
         gone=tuple(one for one in registry.instances.gone if one.at >= since),
         rescue=registry.instances.rescue,
         failures=failures,
-        misfires=misfires,
+        missed=missed,
         counted=counted,
         nobody_there=sum(map(_is_nobody_there, health.of.values())),
     )
@@ -93,14 +96,15 @@ class Strips:
         return kept[3]
 
 
-def _seen(registry: RegistryWatch, since: float) -> tuple[int, int]:
-    """Return how many runs failed since then, and how many misfires there were, among those that are kept."""
+def _seen(registry: RegistryWatch, since: float) -> tuple[Count, Count]:
+    """Return how many runs have failed since then, and how many moments were missed, as far as the console knows.
+
+    It may have missed some of them, or have forgotten them.
+    """
     failures = 0
-    misfires = 0
     for runs in registry.runs.values():
         for run in runs:
-            if run.ended / 1000 < since:
-                continue
-            failures += is_failure(run.outcome)
-            misfires += run.outcome == "misfired"
-    return failures, misfires
+            if run.outcome != MISFIRED and run.ended / 1000 >= since:
+                failures += is_failure(run.outcome)
+    missed = total_of(one for reports in registry.missed.values() for one in reports if one.last >= since)
+    return Count(failures, is_least=True), Count(missed.number, is_least=True)

@@ -1,8 +1,8 @@
 """The event store: the history of runs in a database, in the two tables that Elastic-Job's users know."""
 
+from aioelasticjob.model import RUNNING
 from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql.history import (
-    RUNNING,
     DurationCount,
     Filter,
     OutcomeCount,
@@ -10,7 +10,6 @@ from aioelasticjob.observers.sql.history import (
     RunDetails,
     RunEntry,
     SparklineEntry,
-    StateCount,
     StateEntry,
 )
 from aioelasticjob.observers.sql.store import EventStore, EventStoreUnreachable, open_store
@@ -27,7 +26,6 @@ __all__ = [
     "RunDetails",
     "RunEntry",
     "SparklineEntry",
-    "StateCount",
     "StateEntry",
     "masked",
     "open_store",

@@ -10,9 +10,9 @@ from sqlalchemy import ColumnElement, Table, and_, or_
 
 from aioelasticjob.config.job import MAX_ITEMS
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.model import CUT_OFF, Outcome
-from aioelasticjob.observers.sql.history import RUNNING, Filter
-from aioelasticjob.observers.sql.rows import HANDED_OVER, MAX_CLOCK_DIFFERENCE, TAIL_CHARACTERS
+from aioelasticjob.model import CUT_OFF, HANDED_OVER, RUNNING, Outcome
+from aioelasticjob.observers.sql.history import Filter
+from aioelasticjob.observers.sql.rows import MAX_CLOCK_DIFFERENCE, TAIL_CHARACTERS
 from aioelasticjob.observers.sql.schema import RUNS, STATES
 
 _LONGEST_NUMBER = 16

@@ -12,8 +12,6 @@ from aioelasticjob.model import FireSource
 
 T = TypeVar("T")
 
-RUNNING = "running"
-"""Stands for the outcome of a run that has not ended."""
 SOURCES = (*(source.value for source in FireSource), "NORMAL_TRIGGER")
 """The sources of runs; rows of Elastic-Job's have the last one."""
 
@@ -117,15 +115,6 @@ class TimelineCount:
     """Which piece of time: 0 stands for the first one."""
     runs: int
     failures: int
-
-
-@dataclass(frozen=True, slots=True)
-class StateCount:
-    """The number of rows that the status trace has of one job."""
-
-    number: int
-    first: datetime | None
-    """When the oldest of them was written."""
 
 
 @dataclass(frozen=True, slots=True)

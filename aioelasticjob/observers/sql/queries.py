@@ -28,23 +28,22 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.model import Outcome
+from aioelasticjob.model import NO_FAILURE, RUNNING, Outcome
+from aioelasticjob.observers.missed import MISSED, MissedMoments, count_of, read_message
 from aioelasticjob.observers.sql.conditions import naive_utc, run_conditions, state_conditions
 from aioelasticjob.observers.sql.history import (
-    RUNNING,
     FailureEntry,
     Filter,
     RunEntry,
     SparklineEntry,
-    StateCount,
     StateEntry,
 )
-from aioelasticjob.observers.sql.rows import HANDED_OVER
 from aioelasticjob.observers.sql.schema import RUNS, STATES, Moment
 
 MAX_PAGE_ROWS = 1000
-GOOD = (Outcome.COMPLETED.value, Outcome.STOPPED.value, HANDED_OVER)
-"""Outcomes that are no failure."""
+GOOD = sorted(NO_FAILURE)
+MISSED_COLUMN = 60
+"""Reports of missed moments are counted by so many seconds."""
 OUTCOME = case(
     (RUNS.c.complete_time.is_(None), RUNNING),
     (RUNS.c.outcome.is_not(None), RUNS.c.outcome),
@@ -171,7 +170,7 @@ def timeline(which: Filter, band: int, column: int) -> Select[Any]:
     failed = case((has_failed, 1), else_=0)
     cells = select(
         ((RUNS.c.sharding_item - first) // band).label("band"),
-        _slot(which, column),
+        _slot(which, RUNS.c.start_time, column),
         failed.label("failed"),
     ).where(*run_conditions(which))
     found = cells.subquery()
@@ -179,20 +178,29 @@ def timeline(which: Filter, band: int, column: int) -> Select[Any]:
     return select(found.c.band, found.c.slot, *counts).group_by(found.c.band, found.c.slot)
 
 
-def state_counts(which: Filter) -> Select[Any]:
-    """Return the query for the number of rows of the status trace of each job, and for when the oldest was written."""
-    counts = (func.count().label("number"), func.min(STATES.c.creation_time).label("first"))
-    return select(STATES.c.job_name, *counts).where(*state_conditions(which)).group_by(STATES.c.job_name)
+def missed(which: Filter) -> Select[Any]:
+    """Return the query for the reports of missed moments, by job, message and minute."""
+    time = STATES.c.creation_time
+    wanted = (STATES.c.job_name, STATES.c.message, time, _slot(which, time, MISSED_COLUMN))
+    found = select(*wanted).where(*state_conditions(replace(which, state=MISSED))).subquery()
+    counts = (
+        func.count().label("reports"),
+        func.min(found.c.creation_time).label("first"),
+        func.max(found.c.creation_time).label("last"),
+    )
+    return select(found.c.job_name, found.c.message, *counts).group_by(found.c.job_name, found.c.message, found.c.slot)
 
 
-def read_state_count(row: RowMapping) -> StateCount:
-    """Return a row as the number of states of a job."""
-    return StateCount(row["number"], _aware(row["first"]))
+def read_missed(row: RowMapping) -> MissedMoments:
+    """Return a row as moments that were missed for one reason."""
+    moments, why = read_message(row["message"] or "")
+    first, last = (_utc(row[name]).timestamp() for name in ("first", "last"))
+    return MissedMoments(count_of(moments, row["reports"]), why, first, last)
 
 
 def histogram(which: Filter, column: int) -> Select[Any]:
     """Return the query for the number of runs by time and outcome: ``column`` seconds each."""
-    found = select(_slot(which, column), OUTCOME).where(*run_conditions(which)).subquery()
+    found = select(_slot(which, RUNS.c.start_time, column), OUTCOME).where(*run_conditions(which)).subquery()
     return select(found.c.slot, found.c.result, func.count().label("runs")).group_by(found.c.slot, found.c.result)
 
 
@@ -209,7 +217,7 @@ def durations(which: Filter, column: int) -> Select[Any]:
     of_java = case((RUNS.c.outcome.is_(None), _java_seconds()))
     took = func.coalesce(RUNS.c.seconds, of_java)
     conditions = (*run_conditions(which), took.is_not(None))
-    known = select(_slot(which, column), took.label("took")).where(*conditions).subquery()
+    known = select(_slot(which, RUNS.c.start_time, column), took.label("took")).where(*conditions).subquery()
     place = func.row_number().over(partition_by=known.c.slot, order_by=known.c.took).label("place")
     number = func.count().over(partition_by=known.c.slot).label("number")
     ranked = select(known, place, number).subquery()
@@ -227,12 +235,12 @@ def durations(which: Filter, column: int) -> Select[Any]:
     ).group_by(ranked.c.slot)
 
 
-def _slot(which: Filter, column: int) -> ColumnElement[int]:
-    """Return in which piece of ``column`` seconds a run began, counted from the filter's ``since``."""
+def _slot(which: Filter, time: ColumnElement[datetime], column: int) -> ColumnElement[int]:
+    """Return in which piece of ``column`` seconds a time is, counted from the filter's ``since``."""
     if which.since is None:
         raise InvalidSetting("since", None, "a timeline begins at a moment")
     start = bindparam("timeline_start", naive_utc(which.since), Moment)
-    return (_SecondsBetween(start, RUNS.c.start_time) // column).label("slot")
+    return (_SecondsBetween(start, time) // column).label("slot")
 
 
 def _java_seconds() -> ColumnElement[int]:

@@ -9,7 +9,6 @@ from hashlib import blake2b
 from typing import TypeAlias
 
 from aioelasticjob.events import (
-    MOMENTS_COUNTED,
     AttemptFailed,
     Began,
     Closed,
@@ -20,8 +19,9 @@ from aioelasticjob.events import (
     Rescued,
     Started,
 )
-from aioelasticjob.model import CUT_OFF, FireSource, Outcome
+from aioelasticjob.model import CUT_OFF, HANDED_OVER, FireSource, Outcome
 from aioelasticjob.observers.failures import cause, stack
+from aioelasticjob.observers.missed import MISSED, message_of
 
 Row: TypeAlias = dict[str, object]
 StoredEvent: TypeAlias = Began | Started | AttemptFailed | Ended | Rescued | Closed | HandedOver | Misfired
@@ -35,8 +35,6 @@ STATES = {
     Outcome.STOPPED: "TASK_KILLED",
 }
 """The states of the status trace for the ends of runs: Elastic-Job's names, as far as it has one."""
-HANDED_OVER = "handed over"
-"""The outcome of a run that was handed over, which becomes known only after its end."""
 WIDTHS = {"job_name": 255, "task_id": 255, "hostname": 255, "instance": 255, "failure_cause": 4000, "message": 4000}
 """Characters that the columns hold in tables that we have made."""
 TAIL_CHARACTERS = 80
@@ -133,9 +131,8 @@ class Batch:
             case Misfired():
                 for item in event.items:
                     task = f"{event.job}@-@{item}@-@READY@-@{event.instance}@-@{event.slot:x}"
-                    at_least = "at least " if event.moments >= MOMENTS_COUNTED else ""
-                    message = f"{at_least}{event.moments} × {event.why}" if event.moments > 1 else event.why
-                    self._state(event, item, task, "TASK_MISFIRED", message)
+                    message = message_of(event.moments, event.why)
+                    self._state(event, item, task, MISSED, message)
                     if event.cut_off:
                         self._close(event, item)
             case _:  # a refusal or a catch-up is not about a run; the fire of a catch-up has events of its own

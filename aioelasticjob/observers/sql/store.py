@@ -19,6 +19,7 @@ from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.ground.limited_log import MOST, LimitedLog
 from aioelasticjob.logging import logger
+from aioelasticjob.observers.missed import MissedMoments
 from aioelasticjob.observers.settings import EventStoreSettings, masked
 from aioelasticjob.observers.sql import queries
 from aioelasticjob.observers.sql.database_errors import explained, is_about_values, without_password
@@ -32,7 +33,6 @@ from aioelasticjob.observers.sql.history import (
     RunDetails,
     RunEntry,
     SparklineEntry,
-    StateCount,
     StateEntry,
     TimelineCount,
 )
@@ -256,10 +256,16 @@ class EventStore:
         rows = await self._ask(queries.timeline(await self._within(which), band, column))
         return tuple(TimelineCount(row["band"], row["slot"], row["runs"], int(row["failures"])) for row in rows)
 
-    async def state_counts(self, which: Filter = Filter()) -> Mapping[str, StateCount]:  # noqa: B008
-        """Return how many rows the status trace has, and when the oldest of them was written, by job."""
-        rows = await self._ask(queries.state_counts(await self._within(which)))
-        return {row["job_name"]: queries.read_state_count(row) for row in rows}
+    async def missed(self, which: Filter) -> Mapping[str, tuple[MissedMoments, ...]]:
+        """Return the moments that were reported as missed ``since`` a time, by job, reason and minute.
+
+        Raises:
+            InvalidSetting: a filter makes no sense.
+        """
+        found: dict[str, list[MissedMoments]] = {}
+        for row in await self._ask(queries.missed(await self._within(which))):
+            found.setdefault(row["job_name"], []).append(queries.read_missed(row))
+        return {job: tuple(missed) for job, missed in found.items()}
 
     async def histogram(self, which: Filter, *, column: int = 60) -> tuple[OutcomeCount, ...]:
         """Return the number of runs of each outcome by ``column`` seconds, counted by the database.

@@ -9,7 +9,8 @@ from sqlalchemy import Table, and_, bindparam, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from aioelasticjob.observers.sql.rows import HANDED_OVER, Batch, Row
+from aioelasticjob.model import HANDED_OVER
+from aioelasticjob.observers.sql.rows import Batch, Row
 from aioelasticjob.observers.sql.schema import RUNS, STATES
 
 ROWS_PER_CALL = 100

@@ -1,32 +1,60 @@
-"""Why a job needs a person.  Pure rules over the job's status and its newest runs."""
+"""Why a job needs a person, the worst reason first.  Pure rules over the job's status and what was seen of its runs."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aioelasticjob.config.job import JobConfig
-from aioelasticjob.console.watching.error_groups import ErrorGroup
-from aioelasticjob.console.watching.registry_watch import ObservedRun
+from aioelasticjob.core.reasons import ORDINARY_IN_STREAMS, is_of_restart
 from aioelasticjob.core.records import is_cut_off
 from aioelasticjob.ground.times import moment
-from aioelasticjob.model import GIVEN_UP, Record
-from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
-from aioelasticjob.operations.status import able_instances
+from aioelasticjob.model import GIVEN_UP, FireSource, Record, is_failure
+from aioelasticjob.observers.missed import Count, MissedMoments, total_of
+from aioelasticjob.operations.error_groups import ErrorGroup
+from aioelasticjob.operations.observed_runs import MISFIRED, ObservedRun, new_missed
+from aioelasticjob.operations.status import InstanceStatus, ItemStatus, JobStatus, able_instances
 
-if TYPE_CHECKING:
-    from aioelasticjob.observers.sql.history import StateCount
+SEVERITY: Final = (
+    "nobody there",
+    "nobody able",
+    "refused",
+    "never fires",
+    "clock differs",
+    "writes refused",
+    "blocked",
+    "given up",
+    "failing",
+    "late",
+    "cut off",
+    "running long",
+    "unusable here",
+    "misfiring",
+    "behind",
+    "not converging",
+    "unreliable",
+    "foreign",
+)
+"""The kinds of reasons, the worst first: what runs nothing at all, what goes wrong each time, what goes wrong at times.
 
-GOOD_OUTCOMES: Final = ("completed", "", "running", "handed over", "stopped", "misfired")
-"""Outcomes that are no failure; a misfire is counted by itself, and somebody has stopped what is stopped."""
+No reason is ``late`` yet: that needs settings that say how long a run may take.
+"""
+MILD: Final = frozenset(SEVERITY[SEVERITY.index("running long") :])
+"""The kinds of reasons with which the job still does its work, most of the time."""
 RECENT_RUNS: Final = 20
-"""Runs over which failures and misfires are counted; of a job with many items the last two fires."""
+"""Runs over which failures and late runs are counted; of a job with many items the last two fires."""
 FLAKY_FAILURES: Final = 2
 """Failures among the recent runs from which a job needs attention, although its newest run succeeded."""
 SETTLE_LIMIT: Final = 60.0
 """Seconds after which an assignment that does not come to stand needs attention."""
+ENDED_AFTER: Final = 300.0
+"""Seconds after the last missed moment, after which that needs no attention any more if a run has succeeded since."""
+RESTART_LIMIT: Final = 120.0
+"""Seconds that a restart may take after an instance has left gracefully; what that causes until then is no fault."""
+CLOCK_DIFFERENCE: Final = 5.0
+"""Seconds by which a report may be dated before the departure that has caused it: it has its writer's time."""
 LONG_RUN: Final = 1_800.0
 """Seconds that a run may take before it needs attention, also if its job fires more often or has a lower timeout."""
 
@@ -40,7 +68,7 @@ class RepeatedError:
     """An error of the job, and how many of the newest runs of an item have failed with it one after another."""
 
     group: ErrorGroup
-    streak: int
+    streak: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +95,41 @@ class Reason:
     """The errors behind it, the most frequent first; empty if they are not known."""
 
     @property
+    def severity(self) -> int:
+        """Its place among all kinds of reasons: 0 stands for the worst."""
+        return SEVERITY.index(self.kind)
+
+    @property
     def subject(self) -> str:
         """What an acknowledgement of this reason is about."""
         return ERRORS if self.kind in ("failing", "unreliable") else self.kind
 
 
-def reasons(
-    status: JobStatus,
-    runs: Sequence[ObservedRun],
-    now: float,
-    unsettled_for: float = 0.0,
-    errors: Sequence[ErrorGroup] = (),
-    misfires: StateCount | None = None,
-) -> tuple[Reason, ...]:
-    """Return why a job needs a person, the gravest reason first.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a reader knows of a job beside its present status; a reader that has looked once knows nothing of it."""
 
-    ``runs`` are its newest runs, the oldest first; ``now`` is in seconds since the epoch; ``errors`` are those of the
-    last day, ``misfires`` those of the last hour that the event store has counted.
-    """
+    runs: Sequence[ObservedRun] = ()
+    """Its newest runs, the oldest first."""
+    unsettled_for: float = 0.0
+    """For how many seconds its assignment has not stood."""
+    errors: Sequence[ErrorGroup] = ()
+    """The errors of the last day."""
+    missed: Sequence[MissedMoments] = ()
+    """The moments that were reported as missed in the last hour."""
+    departures: Sequence[float] = ()
+    """When instances have left the job gracefully, in seconds since the epoch."""
+
+
+NOTHING_SEEN: Final = Seen()
+
+
+def reasons(status: JobStatus, now: float, seen: Seen = NOTHING_SEEN) -> tuple[Reason, ...]:
+    """Return why a job needs a person, the worst reason first; ``now`` is in seconds since the epoch."""
+    return tuple(sorted(_found(status, now, seen), key=lambda reason: reason.severity))
+
+
+def _found(status: JobStatus, now: float, seen: Seen) -> Iterable[Reason]:
     if status.foreign:
         sentence = "another program's job, to which nothing is written: {fault}"
         return (Reason("foreign", sentence, {"fault": status.fault}, details={str(status.fault): None}),)
@@ -93,26 +138,46 @@ def reasons(
     if status.state == "switched off":
         return ()
     return (
-        *_not_run(status),
+        *_not_run(status, now),
         *_writes_refused(status.instances),
         *_unusable(status.instances),
         *_clock_differs(able_instances(status)),
         *_blocked(status),
         *_given_up(status.items),
         *_cut_off(status),
-        *_failing(status, runs, errors),
+        *_failing(status, seen.runs, seen.errors),
         *_running_long(status, now),
-        *_misfiring(status, runs, misfires),
-        *_not_converging(unsettled_for),
+        *_misfiring(status, now, seen),
+        *_behind(status, seen.runs),
+        *_not_converging(seen.unsettled_for),
     )
 
 
-def is_failure(outcome: str) -> bool:
-    """Whether a run with this outcome has failed."""
-    return outcome not in GOOD_OUTCOMES
+def changes_at(status: JobStatus, now: float, seen: Seen = NOTHING_SEEN) -> float | None:
+    """Return when the reasons change although nothing happens, in seconds since the epoch; None if they do not."""
+    times = list[float]()
+    limit = None if status.config.streaming else _time_limit(status.config)
+    if limit is not None:
+        times += [item.run.since.timestamp() + limit for item in status.running if item.run is not None]
+    if not status.instances and status.left_at is not None:
+        times.append(status.left_at.timestamp() + RESTART_LIMIT)
+    times += [one.last + ENDED_AFTER for one in missed_of(status, seen)]
+    return min((at for at in times if at > now), default=None)
 
 
-def _not_run(status: JobStatus) -> Iterator[Reason]:
+def is_restarting(status: JobStatus, now: float) -> bool:
+    """Whether nobody is there because the last instance has left gracefully, and has not been away for long."""
+    return not status.instances and status.left_at is not None and now < status.left_at.timestamp() + RESTART_LIMIT
+
+
+def missed_of(status: JobStatus, seen: Seen = NOTHING_SEEN) -> Sequence[MissedMoments]:
+    """Return the moments of a job that were reported as missed: lately, or else by the newest write of its records."""
+    return seen.missed or new_missed({}, status.items)
+
+
+def _not_run(status: JobStatus, now: float) -> Iterator[Reason]:
+    if is_restarting(status, now):
+        return
     if not status.instances:
         yield Reason("nobody there", "nobody is there to run it")
     elif all(one.lacks for one in status.instances):
@@ -214,15 +279,6 @@ def _running_long(status: JobStatus, now: float) -> Iterator[Reason]:
         yield Reason("running long", sentence, {"items": _listed(found)}, min(found.values()), details)
 
 
-def overdue_at(status: JobStatus, now: float) -> float | None:
-    """Return when the next run that goes on gives a reason though nothing happens, in seconds since the epoch."""
-    limit = None if status.config.streaming else _time_limit(status.config)
-    if limit is None:
-        return None
-    times = [item.run.since.timestamp() + limit for item in status.running if item.run is not None]
-    return min((at for at in times if at > now), default=None)
-
-
 def _time_limit(config: JobConfig) -> float | None:
     """Return after how many seconds a run must have been ended by its timeout; None if that is not known.
 
@@ -288,10 +344,9 @@ def _failing_by_records(
             sentence = "failing, at least {streak} in a row (items: {items})"
         yield Reason("failing", sentence, values, since, details, repeated)
         return
-    recent = _recent(items, runs)
-    finished = [run for run in recent if run.outcome != "misfired"]
+    finished = _recent(items, runs)
     failed = [run for run in finished if is_failure(run.outcome)]
-    if len(failed) >= FLAKY_FAILURES:
+    if _is_repeated(failed, finished):
         values = {"failed": len(failed), "runs": len(finished)}
         since = failed[0].begun / 1000
         yield Reason("unreliable", "{failed} of the last {runs} runs failed", values, since, details, repeated)
@@ -317,18 +372,50 @@ def _failing_by_counts(status: JobStatus, errors: Sequence[ErrorGroup]) -> Itera
     yield Reason(kind, sentence, {"failed": failed, "total": total}, None, details, _repeated(errors, {}))
 
 
-def _misfiring(status: JobStatus, runs: Sequence[ObservedRun], stored: StateCount | None) -> Iterator[Reason]:
-    if stored is not None and stored.first is not None:
-        sentence = "misfires in the last hour: {count}"
-        yield Reason("misfiring", sentence, {"count": stored.number}, stored.first.timestamp())
+def _misfiring(status: JobStatus, now: float, seen: Seen) -> Iterator[Reason]:
+    """Yield one reason for all missed moments that are a fault, unless that has ended by itself."""
+    missed = [one for one in missed_of(status, seen) if not _is_excused(one, status, seen.departures)]
+    if not missed or _has_ended(status, max(one.last for one in missed), now):
         return
-    marks = [run for run in _recent(status.items, runs) if run.outcome == "misfired"]
-    if marks and status.config.monitor_execution:  # otherwise no newer runs follow them
-        since = min(mark.begun for mark in marks) / 1000
-        yield Reason("misfiring", "misfired, {count} of late", {"count": len(marks)}, since)
-    elif status.misfired:
-        names = _listed(item.item for item in status.misfired)
-        yield Reason("misfiring", "misfired (items: {items})", {"items": names})
+    total = total_of(missed)
+    sentence = "missed moments: {count}"
+    if total.is_least:
+        sentence = "missed moments: at least {count}"
+    yield Reason("misfiring", sentence, {"count": total.number}, min(one.first for one in missed))
+
+
+def _is_excused(missed: MissedMoments, status: JobStatus, departures: Iterable[float]) -> bool:
+    """Whether missed moments are no fault: streams miss them all the time, and a restart was announced."""
+    if status.config.streaming and missed.why in ORDINARY_IN_STREAMS:
+        return True
+    if not is_of_restart(missed.why):
+        return False
+    newest = () if status.left_at is None else (status.left_at.timestamp(),)
+    for left in (*departures, *newest):
+        if left - CLOCK_DIFFERENCE <= missed.first and missed.last <= left + RESTART_LIMIT:
+            return True
+    return False
+
+
+def _has_ended(status: JobStatus, last: float, now: float) -> bool:
+    """Whether no further moment was missed for some time, and a run that began since has succeeded."""
+    if now < last + ENDED_AFTER:
+        return False
+    if not status.config.monitor_execution:  # its records are from before
+        return True
+    records = [item.record for item in status.items if item.record is not None]
+    return any(one.begun / 1000 > last and one.outcome and not is_failure(one.outcome) for one in records)
+
+
+def _behind(status: JobStatus, runs: Sequence[ObservedRun]) -> Iterator[Reason]:
+    """Yield one reason if runs begin late again and again, because the run before was still going on."""
+    if not status.config.monitor_execution:  # its records are from before
+        return
+    recent = _recent(status.items, runs)
+    late = [run for run in recent if run.source == FireSource.MISFIRE]
+    if _is_repeated(late, recent):
+        sentence = "{late} of the last {runs} runs began late, because the run before was still going on"
+        yield Reason("behind", sentence, {"late": len(late), "runs": len(recent)}, late[0].begun / 1000)
 
 
 def _not_converging(unsettled_for: float) -> Iterator[Reason]:
@@ -344,7 +431,7 @@ def _streaks(items: Iterable[ItemStatus], runs: Iterable[ObservedRun]) -> Mappin
     """
     by_item: dict[int, list[ObservedRun]] = {}
     for run in runs:
-        if run.outcome != "misfired":
+        if run.outcome != MISFIRED:
             by_item.setdefault(run.item, []).append(run)
     found = {}
     for item in items:
@@ -380,13 +467,22 @@ def _repeated(errors: Iterable[ErrorGroup], streaks: Mapping[int, _Streak]) -> t
             # A second is allowed for: the registry notes when the item was claimed, the event store when its run began.
             if began >= first - 1:
                 counts[item] += 1
-        found.append(RepeatedError(error, max(counts.values(), default=0)))
-    return tuple(sorted(found, key=lambda one: -one.group.count))
+        streak = Count(max(counts.values(), default=0), error.is_least)
+        found.append(RepeatedError(error, streak))
+    return tuple(sorted(found, key=lambda one: -one.group.count.number))
 
 
 def _recent(items: Sequence[ItemStatus], runs: Sequence[ObservedRun]) -> Sequence[ObservedRun]:
-    count = max(RECENT_RUNS, 2 * len(items))
-    return list(runs)[-count:]
+    """Return the newest runs: so many that what happens at times is seen."""
+    number = max(RECENT_RUNS, 2 * len(items))
+    return [run for run in runs if run.outcome != MISFIRED][-number:]
+
+
+def _is_repeated(found: Sequence[ObservedRun], recent: Sequence[ObservedRun]) -> bool:
+    """Whether something has happened to several of the recent runs, and has not ended by itself since."""
+    number = len(recent)
+    is_over = number >= RECENT_RUNS and not any(run in found for run in recent[number // 2 :])
+    return len(found) >= FLAKY_FAILURES and not is_over
 
 
 def _listed(items: Iterable[int]) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from aioelasticjob.observers.missed import Count
+
 LONGEST_KIND: Final = 80
 """Characters of a kind that are shown."""
 _SEPARATOR: Final = re.compile(r"[\\/]")
@@ -46,6 +48,8 @@ class ErrorGroup:
     """The key of the newest run that failed so."""
     runs: tuple[tuple[int, float], ...]
     """The item and the beginning of each run that failed so within the last day, the newest first."""
+    is_least: bool = False
+    """Whether more runs may have failed so within the last day: only the newest failures are grouped."""
 
     @property
     def name(self) -> str:
@@ -53,23 +57,26 @@ class ErrorGroup:
         return f"{self.kind} · {self.place}" if self.place else self.kind
 
     @property
-    def count(self) -> int:
+    def count(self) -> Count:
         """How many runs failed so within the last day."""
-        return len(self.runs)
+        return Count(len(self.runs), self.is_least)
 
 
 ErrorsByJob = Mapping[str, tuple[ErrorGroup, ...]]
 
 
-def grouped(failures: Iterable[Failure], before: ErrorsByJob) -> ErrorsByJob:
-    """Group failures, the newest first, by job, kind and place; ``before`` tells when each group was first seen."""
+def grouped(failures: Iterable[Failure], before: ErrorsByJob, *, is_least: bool = False) -> ErrorsByJob:
+    """Group failures, the newest first, by job, kind and place; ``before`` tells when each group was first seen.
+
+    ``is_least`` says that there are older failures, which are left out.
+    """
     found: dict[str, dict[tuple[str, str], list[Failure]]] = {}
     for one in failures:
         found.setdefault(one.job, {}).setdefault((one.kind, one.place), []).append(one)
     errors = dict[str, tuple[ErrorGroup, ...]]()
     for job, groups in found.items():
         known = before.get(job, ())
-        errors[job] = tuple(_group(runs, known) for runs in groups.values())
+        errors[job] = tuple(_group(runs, known, is_least) for runs in groups.values())
     return errors
 
 
@@ -93,11 +100,11 @@ def place_of(stack: str) -> str:
     return f"{'/'.join(folder_and_name)}, {function}"
 
 
-def _group(runs: list[Failure], before: Iterable[ErrorGroup]) -> ErrorGroup:
+def _group(runs: list[Failure], before: Iterable[ErrorGroup], is_least: bool) -> ErrorGroup:
     newest = runs[0]
     first = runs[-1].began
     for one in before:
         if (one.kind, one.place) == (newest.kind, newest.place):
             first = min(first, one.first)
     items = tuple((one.item, one.began) for one in runs)
-    return ErrorGroup(newest.kind, newest.place, first, newest.run, items)
+    return ErrorGroup(newest.kind, newest.place, first, newest.run, items, is_least)

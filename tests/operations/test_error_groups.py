@@ -8,11 +8,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from aioelasticjob.console.watching.error_groups import ErrorGroup, Failure, grouped, kind_of, place_of
 from aioelasticjob.console.watching.store_watch import StoreWatch
 from aioelasticjob.model import Outcome
 from aioelasticjob.observers.failures import stack
+from aioelasticjob.observers.missed import Count
 from aioelasticjob.observers.sql import open_store
+from aioelasticjob.operations.error_groups import ErrorGroup, Failure, grouped, kind_of, place_of
 from tests.observers.sample_events import NOON, Clock, batch, beginning, end, raised
 
 LIBRARY = 'File "/srv/venv/lib/python3.12/site-packages/httpx/_client.py", line 1, in send'
@@ -51,10 +52,10 @@ def test_failures_of_one_kind_and_place_are_one_group_and_it_is_remembered_when_
     found = grouped([failure(4, "A"), failure(3, "B"), failure(2, "A"), failure(1, "A", "other")], {})
     first, second = found["report"]
     assert first == ErrorGroup("A", "a.py, f", 2.0, "r4", ((0, 4.0), (0, 2.0)))
-    assert (first.name, first.count, second.kind, second.count) == ("A · a.py, f", 2, "B", 1)
-    assert found["other"][0].count == 1
+    assert (first.name, first.count, second.kind, second.count) == ("A · a.py, f", Count(2), "B", Count(1))
+    assert found["other"][0].count == Count(1)
     later = grouped([failure(6, "A")], found)
-    assert (later["report"][0].first, later["report"][0].count) == (2.0, 1)
+    assert (later["report"][0].first, later["report"][0].count) == (2.0, Count(1))
 
 
 def test_the_errors_of_the_last_day_are_read_from_the_event_store_and_changes_are_reported(tmp_path: Path) -> None:
@@ -72,11 +73,39 @@ def test_the_errors_of_the_last_day_are_read_from_the_event_store_and_changes_ar
             await store.write(batch(*beginning(NOON, 2), end(NOON, 2)))
             await watch.ask()
             error, timeout = sorted(watch.snapshot.errors["report"], key=lambda one: one.kind)
-            assert (error.kind, error.count, error.first) == ("ValueError", 2, pytest.approx(NOON / 1000, abs=1))
+            assert (error.kind, error.count, error.first) == ("ValueError", Count(2), pytest.approx(NOON / 1000, abs=1))
             assert error.place.endswith("sample_events.py, raised")
-            assert (timeout.name, timeout.count) == ("timed out", 1)
+            assert (timeout.name, timeout.count) == ("timed out", Count(1))
             assert changed == ["report"]
             await watch.ask()
             assert changed == ["report"]  # nothing has changed
+
+    anyio.run(main)
+
+
+def test_groups_of_only_the_newest_failures_say_at_least(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aioelasticjob.console.watching.store_watch.MAX_FAILURES", 3)
+
+    async def main() -> None:
+        async with open_store(f"sqlite:///{tmp_path / 'events.db'}", clock=Clock()) as store:
+            watch = StoreWatch(store, Clock(), "billing")
+            for failures, count in ((2, Count(2)), (5, Count(3, is_least=True))):
+                for item in range(failures):
+                    failed = end(NOON, item, Outcome.FAILED, failure=raised("no luck"))
+                    await store.write(batch(*beginning(NOON, item), failed))
+                await watch.ask()
+                assert [one.count for one in watch.snapshot.errors["report"]] == [count]
+                assert watch.snapshot.failures == failures  # which the database counts
+
+    anyio.run(main)
+
+
+def test_a_run_that_somebody_has_stopped_is_counted_as_a_failure_nowhere(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_store(f"sqlite:///{tmp_path / 'events.db'}", clock=Clock()) as store:
+            watch = StoreWatch(store, Clock(), "billing")
+            await store.write(batch(*beginning(NOON), end(NOON, 0, Outcome.STOPPED)))
+            await watch.ask()
+            assert (watch.snapshot.failures, watch.snapshot.errors) == (0, {})
 
     anyio.run(main)

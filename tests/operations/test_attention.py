@@ -8,15 +8,25 @@ from typing import Any
 import pytest
 
 from aioelasticjob.config.job import JobConfig
-from aioelasticjob.console.watching.attention import LONG_RUN, SETTLE_LIMIT, overdue_at
-from aioelasticjob.console.watching.error_groups import ErrorGroup
 from aioelasticjob.console.watching.health import health_of
 from aioelasticjob.console.watching.instance_log import InstanceLog, Rescue
-from aioelasticjob.console.watching.registry_watch import ObservedRun
+from aioelasticjob.core.reasons import BUSY, GONE, NO_INSTANCE_UP, UNSETTLED
 from aioelasticjob.ground.times import moment
-from aioelasticjob.model import GIVEN_UP
-from aioelasticjob.observers.sql.history import StateCount
+from aioelasticjob.model import GIVEN_UP, Owing
+from aioelasticjob.observers.missed import Count, MissedMoments
 from aioelasticjob.operations import ActiveRun, JobStatus
+from aioelasticjob.operations.attention import (
+    ENDED_AFTER,
+    LONG_RUN,
+    RESTART_LIMIT,
+    SETTLE_LIMIT,
+    SEVERITY,
+    Seen,
+    changes_at,
+    is_restarting,
+)
+from aioelasticjob.operations.error_groups import ErrorGroup
+from aioelasticjob.operations.observed_runs import ObservedRun
 from tests.console.samples import INSTANCES, NOW, ended, item, reasons, status
 
 
@@ -69,7 +79,7 @@ def test_the_errors_behind_failures_are_shown_with_count_and_streak_the_most_fre
     known = ErrorGroup("KeyError", "a.py, f", began[0], "r4", ((0, began[4]), (0, began[1]), (0, began[0])))
     other = ErrorGroup("OSError", "b.py, g", began[3], "r3", ((0, began[3]),))
     (found,) = reasons(status("report", (item(0, record=last),), now=NOW), runs, errors=(other, known))
-    assert [(one.group.kind, one.group.count, one.streak) for one in found.errors] == [
+    assert [(one.group.kind, one.group.count.number, one.streak.number) for one in found.errors] == [
         ("KeyError", 3, 1),
         ("OSError", 1, 1),
     ]
@@ -81,20 +91,89 @@ def test_a_run_that_somebody_has_stopped_is_no_failure() -> None:
     assert reasons(stopped, _runs("completed", "stopped", "stopped")) == ()
 
 
-def test_misfires_need_attention_until_enough_runs_have_succeeded() -> None:
+def _missed(number: int, why: str = BUSY, *, at: float = NOW, is_least: bool = False) -> MissedMoments:
+    return MissedMoments(Count(number, is_least), why, at, at)
+
+
+def test_missed_moments_are_counted_by_moments_and_need_attention_until_that_has_ended_by_itself() -> None:
+    well = status("report", (item(0, record=ended("completed", NOW + 1)),), now=NOW)
+    (found,) = reasons(well, [], missed=(_missed(3), _missed(16, at=NOW - 60, is_least=True)), now=NOW + 299)
+    assert (found.kind, found.sentence) == ("misfiring", "missed moments: at least {count}")
+    assert (found.values, found.since) == ({"count": 19}, NOW - 60)
+    assert reasons(well, [], missed=(_missed(3),))[0].sentence == "missed moments: {count}"
+    assert reasons(well, [], missed=(_missed(3),), now=NOW + ENDED_AFTER) == ()
+    since_then_none = status("report", (item(0, record=ended("completed", NOW - 1)),), now=NOW)
+    assert [one.kind for one in reasons(since_then_none, [], missed=(_missed(3),), now=NOW + 3000)] == ["misfiring"]
+    unmonitored = status("report", (item(0),), now=NOW, monitor_execution=False)
+    assert reasons(unmonitored, [], missed=(_missed(3),), now=NOW + ENDED_AFTER) == ()
+    assert changes_at(well, NOW, Seen(missed=(_missed(3),))) == NOW + ENDED_AFTER
+
+
+def test_a_reader_that_looks_once_finds_the_moments_that_the_records_report_as_missed() -> None:
+    at = int(NOW * 1000)
+    owing = (Owing("x", at, at - 9000, at - 5000, 3, BUSY), Owing("x", at, at - 4000, at - 4000, 1, BUSY))
+    owes = item(0, record=replace(ended("completed", NOW), owing=owing))
+    (found,) = reasons(status("report", (owes, replace(owes, item=1)), now=NOW), [])
+    assert (found.kind, found.values) == ("misfiring", {"count": 8})
+
+
+def test_moments_that_were_missed_during_an_announced_restart_are_no_fault_and_those_after_a_crash_are() -> None:
+    why = GONE.format(INSTANCES[1])
+    plain = status("report", (item(0),), now=NOW)
+    announced = replace(plain, left_at=moment(NOW - 20))
+    for reason in (why, NO_INSTANCE_UP, UNSETTLED):
+        assert reasons(announced, [], missed=(_missed(2, reason),)) == ()
+        assert [one.kind for one in reasons(plain, [], missed=(_missed(2, reason),))] == ["misfiring"]
+    seen = {"missed": (_missed(2, why), _missed(1, why, at=NOW + 600)), "departures": (NOW - 20,)}
+    again = replace(plain, left_at=moment(NOW + 590))  # the registry keeps only the newest departure
+    assert reasons(again, [], now=NOW + 600, **seen) == ()
+    (busy,) = reasons(announced, [], missed=(_missed(2, why), _missed(5, BUSY)))  # that has nothing to do with it
+    assert busy.values == {"count": 5}
+    too_long = replace(plain, left_at=moment(NOW - RESTART_LIMIT - 1))
+    assert [one.kind for one in reasons(too_long, [], missed=(_missed(2, why),))] == ["misfiring"]
+
+
+def test_nobody_is_missed_while_the_last_instance_restarts_and_nobody_there_is_the_worst_afterwards() -> None:
+    alone = status("report", (item(0, record=ended("failed", NOW)),), now=NOW, instances=())
+    left = replace(alone, left_at=moment(NOW))
+    assert [one.kind for one in reasons(alone, [])] == ["nobody there", "failing"]
+    assert [one.kind for one in reasons(left, [], now=NOW + RESTART_LIMIT - 0.1)] == ["failing"]
+    assert changes_at(left, NOW) == NOW + RESTART_LIMIT
+    assert [one.kind for one in reasons(left, [], now=NOW + RESTART_LIMIT)] == ["nobody there", "failing"]
+    calm = replace(left, items=(item(0),))
+    health = health_of(calm, reasons(calm, []), restarting=is_restarting(calm, NOW))
+    assert (health.group, health.word, health.fires) == ("waiting", "restarting", False)
+
+
+def test_moments_that_come_while_a_stream_runs_are_no_fault() -> None:
+    stream = status("flow", (item(0),), now=NOW, job_type="DATAFLOW", streaming=True)
+    assert reasons(stream, [], missed=(_missed(2, BUSY),)) == ()
+    assert [one.kind for one in reasons(stream, [], missed=(_missed(2, NO_INSTANCE_UP),))] == ["misfiring"]
+
+
+def test_runs_that_begin_late_again_and_again_need_attention_and_one_does_not() -> None:
     good = status("report", (item(0, record=ended("completed", NOW)),), now=NOW)
-    runs = _runs("misfired", "completed")
-    (found,) = reasons(good, runs)
-    assert (found.kind, found.since) == ("misfiring", runs[0].begun / 1000)
-    assert reasons(good, _runs("misfired", *["completed"] * 20)) == ()
-    marked = status("report", (item(0, misfired=True),), now=NOW)
-    assert [one.kind for one in reasons(marked, [])] == ["misfiring"]
+    late = [replace(run, source="MISFIRE") for run in _runs("completed", "completed")]
+    (found,) = reasons(good, [*_runs(*["completed"] * 3), *late])
+    assert (found.kind, found.values) == ("behind", {"late": 2, "runs": 5})
+    assert reasons(good, late[:1]) == reasons(good, [*late, *_runs(*["completed"] * 19)]) == ()
 
 
-def test_misfires_that_the_event_store_has_counted_need_attention() -> None:
-    busy = status("report", (item(0, record=ended("completed", NOW)),), now=NOW)
-    (found,) = reasons(busy, _runs(*["completed"] * 20), misfires=StateCount(7, moment(NOW - 60)))
-    assert (found.kind, found.values["count"], found.since) == ("misfiring", 7, NOW - 60)
+def test_the_worst_reason_comes_first_from_what_runs_nothing_to_what_goes_wrong_at_times() -> None:
+    assert list(SEVERITY) == list(dict.fromkeys(SEVERITY))
+    order = ("nobody there", "failing", "late", "misfiring", "unreliable")
+    assert sorted(order, key=SEVERITY.index) == list(order)
+    open_end = replace(ended("", NOW - 60), completed=False, completed_at=int(NOW - 3600) * 1000)
+    bad = status("report", (item(0, record=ended("failed", NOW)), item(1, record=open_end)), now=NOW)
+    assert [one.kind for one in reasons(bad, [], missed=(_missed(1),))] == ["failing", "cut off", "misfiring"]
+    assert [one.severity for one in reasons(bad, [])] == [SEVERITY.index("failing"), SEVERITY.index("cut off")]
+
+
+def test_failures_that_come_and_go_have_ended_when_the_newer_half_of_the_recent_runs_has_none() -> None:
+    good = status("report", (item(0, record=ended("completed", NOW)),), now=NOW)
+    assert reasons(good, _runs(*["failed"] * 9, *["completed"] * 10)) != ()  # not enough to tell
+    assert reasons(good, _runs(*["failed"] * 9, "failed", *["completed"] * 10)) == ()
+    assert reasons(good, _runs(*["failed"] * 9, "completed", "failed", *["completed"] * 9)) != ()
 
 
 def test_what_else_needs_attention_and_what_does_not() -> None:
@@ -228,9 +307,9 @@ def test_a_run_whose_timeout_is_long_over_needs_attention_also_if_no_further_mom
     first, second = (ActiveRun(INSTANCES[0], moment(NOW + at)) for at in (0, 1))
     busy = status("report", (item(0), item(4, run=first), item(5, run=second)), now=NOW, **{"timeout": 7200} | settings)
     due = NOW + 7200 + LONG_RUN
-    assert overdue_at(busy, NOW) == (due if is_known else None)
-    assert overdue_at(busy, due) == (due + 1 if is_known else None)
-    assert overdue_at(busy, due + 1) is None
+    assert changes_at(busy, NOW) == (due if is_known else None)
+    assert changes_at(busy, due) == (due + 1 if is_known else None)
+    assert changes_at(busy, due + 1) is None
     if not is_known:
         assert reasons(busy, [], now=due + 10**6) == ()
         return
