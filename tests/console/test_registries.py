@@ -14,10 +14,12 @@ import pytest
 from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
 from aioelasticjob.console.pages import registries
 from aioelasticjob.console.watching.registry_watch import RegistryWatch
+from aioelasticjob.operations import JobStatus
 from aioelasticjob.zookeeper import tls as server_tls
 from aioelasticjob.zookeeper.server import serve
 from aioelasticjob.zookeeper.settings import Settings
 from tests.console.conftest import Play, Scene
+from tests.console.samples import ended, item, status
 from tests.console.site import CHEAP
 from tests.support.certificates import Authority, Certificate, authority, encrypted
 
@@ -164,5 +166,37 @@ def test_nothing_is_kept_of_a_registry_that_is_watched_no_more(play: Play) -> No
         del dropped
         gc.collect()
         assert known() is None
+
+    play(act)
+
+
+def _show(scene: Scene, name: str, *jobs: JobStatus) -> None:
+    """Make the console believe that a registry, which is not there, is there and holds these jobs."""
+    watch = scene.console.state.registries.get(name)
+    assert watch is not None
+    watch._publish(jobs)
+
+
+def test_of_several_registries_the_list_comes_first_with_the_worst_registry_at_the_top(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        assert (await browser.get("/")).location == "/r/billing/jobs"
+        for name in ("calm", "failing", "gone", "silent"):
+            scene.console.state.registries.add(RegistrySettings(name, f"zk://127.0.0.1:1/{name}"))
+        assert (await browser.get("/")).location == "/registries"
+        now = scene.clock.now()
+        failing = [status(f"job-{n}", (item(0, record=ended("failed", now)),), now=now) for n in range(5)]
+        _show(scene, "calm", status("well", (item(0),), now=now))
+        _show(scene, "failing", *failing)
+        _show(scene, "silent", status("alone", (item(0),), now=now, instances=()), *failing[:1])
+        page = (await browser.get("/registries")).text.partition('<section id="registries"')[2]
+        rows = re.findall(r'<a href="/r/(\w+)/jobs"><span class="dot (\w+)"', page)
+        assert rows == [("gone", "bad"), ("silent", "bad"), ("failing", "bad"), ("billing", "ok"), ("calm", "ok")]
+        assert re.findall(r'<a href="/r/failing/job/([\w-]+)">', page) == ["job-0", "job-1", "job-2"]
+        assert re.findall(r'<a href="/r/silent/job/([\w-]+)">', page) == ["alone", "job-0"]
+        assert "nobody is there to run it" in page
+        assert '<a class="outcome bad" href="/r/failing/jobs?show=attention">5 jobs</a>' in page
+        assert page.count("and 2 more") == 1
+        assert page.count("not known") == 1
 
     play(act)

@@ -27,11 +27,13 @@ from aioelasticjob.errors import InvalidSetting
 
 
 async def front(request: PageRequest) -> Response:
-    """Lead to the first registry's jobs, or to where registries are added."""
-    first = next(iter(request.registries), None)
-    return RedirectResponse(
-        request.url("registries") if first is None else request.url("r", first.settings.name, "jobs"), 303
-    )
+    """Lead to the jobs of the only registry; if there are several, or none, to the list of registries."""
+    registries = request.registries
+    if len(registries) == 1:
+        path = request.url("r", registries[0].settings.name, "jobs")
+    else:
+        path = request.url("registries")
+    return RedirectResponse(path, 303)
 
 
 async def sign_in_page(request: PageRequest) -> Response:

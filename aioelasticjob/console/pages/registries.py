@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from starlette.responses import Response
@@ -13,12 +15,14 @@ from aioelasticjob import operations
 from aioelasticjob.console.settings import RegistrySettings
 from aioelasticjob.console.storage.database import DatabaseUnwritable
 from aioelasticjob.console.watching.allowed_addresses import check_allowed
-from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
+from aioelasticjob.console.watching.health import Health
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.web.frame import frame_pieces
 from aioelasticjob.console.web.request import PageRequest
 from aioelasticjob.console.web.stream import Piece, Pieces, stream
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.ground.credentials import HIDDEN
+from aioelasticjob.operations.attention import SEVERITY
 from aioelasticjob.registry.addresses import open_registry
 from aioelasticjob.registry.settings import address_without_credentials
 
@@ -35,6 +39,8 @@ SHOWN: Final = (
 )
 """Fields of a registry's access that are no secrets: they are shown again, and recorded in the audit log."""
 SECRET: Final = ("digest", "sasl", "tls_key_password")
+JOBS_NAMED: Final = 3
+"""Jobs of a registry that the list names: the worst ones."""
 CONNECT_TIMEOUT = 3.0
 """Seconds a registry has to answer when it is tried out."""
 
@@ -118,9 +124,36 @@ def _kept(request: PageRequest) -> dict[str, str]:
     return kept
 
 
+@dataclass(frozen=True, slots=True)
+class RegistryHealth:
+    """A registry, and what needs attention in it."""
+
+    watch: RegistryWatch
+    is_lost: bool
+    worst: Sequence[tuple[str, Health]]
+    """Its jobs that need attention, by name, the worst first."""
+
+    @property
+    def order(self) -> tuple[bool, tuple[int, int], int]:
+        """Its place in the list, in which the worst registry comes first."""
+        severity = self.worst[0][1].severity if self.worst else (len(SEVERITY), 0)
+        return not self.is_lost, severity, -len(self.worst)
+
+
+def _worst_first(request: PageRequest) -> Sequence[RegistryHealth]:
+    """Return the registries: those that are not there, then those whose jobs need attention, then the others."""
+    found = []
+    for watch in request.registries:
+        snapshot = watch.snapshot.value
+        worst = request.state.health_of(watch, snapshot).worst
+        found.append(RegistryHealth(watch, snapshot.lost is not None, worst))
+    return sorted(found, key=attrgetter("order"))
+
+
 def _list(request: PageRequest) -> Piece:
     fixed = {one.name for one in request.state.settings.registries}
-    return Piece("registries", request.render("registries-list.html", all=request.registries, fixed=fixed))
+    context = {"all": _worst_first(request), "fixed": fixed, "jobs_named": JOBS_NAMED}
+    return Piece("registries", request.render("registries-list.html", **context))
 
 
 def _read(request: PageRequest) -> RegistrySettings:
