@@ -8,6 +8,7 @@ from typing import TypeAlias
 from aioelasticjob import operations
 from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Record
+from aioelasticjob.observers.missed import total_of
 from aioelasticjob.operations import (
     Asked,
     HostStatus,
@@ -22,6 +23,7 @@ from aioelasticjob.operations import (
     ServerDetails,
     ServerStatus,
 )
+from aioelasticjob.operations.attention import missed_of
 
 Json: TypeAlias = dict[str, object]
 
@@ -47,6 +49,7 @@ def summary_as_json(status: JobStatus, processes: Iterable[ProcessStatus] = ()) 
         "orphanedItems": [item.item for item in status.orphans],
         "blockedItems": [item.item for item in status.blocked],
         "misfiredItems": [item.item for item in status.misfired],
+        "missedMoments": total_of(missed_of(status)).number,
         "configVersion": status.config_version,
         "processProblems": _problems(status, processes),
     }

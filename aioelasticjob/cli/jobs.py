@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
+from functools import partial
 from typing import Annotated, TypeAlias
 
 import typer
@@ -13,7 +14,8 @@ from rich.text import Text
 from aioelasticjob import operations
 from aioelasticjob.cli import completion
 from aioelasticjob.cli.cron import duration_text
-from aioelasticjob.cli.describe import job_as_json, summary_as_json
+from aioelasticjob.cli.describe import job_as_json
+from aioelasticjob.cli.job_lists import JobList, Order, attention_table
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import out, write_json
@@ -22,7 +24,11 @@ from aioelasticjob.clock import SystemClock
 from aioelasticjob.ground.plural import counted
 from aioelasticjob.ground.times import time_text
 from aioelasticjob.model import Record
+from aioelasticjob.observers.missed import Count, total_of
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, ProcessStatus
+from aioelasticjob.operations.attention import missed_of
+from aioelasticjob.operations.observed_runs import new_missed
+from aioelasticjob.operations.status import STATES
 from aioelasticjob.registry.session import Session
 
 Name: TypeAlias = Annotated[str, typer.Argument(help="The job's name.", autocompletion=completion.jobs)]
@@ -34,8 +40,21 @@ WithLabels: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--label", "-l", help="Only jobs with this label: NAME=VALUE, or NAME; may be given again."),
 ]
+WithStates: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--state", help=f"Only jobs in this state; may be given again: {', '.join(STATES)}."),
+]
+Attention: TypeAlias = Annotated[
+    bool, typer.Option("--attention", help="Only jobs that need attention, and why, the worst first.")
+]
+Sort: TypeAlias = Annotated[Order | None, typer.Option("--sort", help="The order of the jobs.", show_default=False)]
+Wide: TypeAlias = Annotated[
+    bool, typer.Option("--wide", help="Show every column in full, however narrow the terminal is.")
+]
 Live: TypeAlias = Annotated[bool, typer.Option("--watch", "-w", help="Stay, and show every change.")]
 
+NEEDS_ATTENTION = 4
+"""The exit code of ``jobs --attention`` if there is a job that needs it."""
 STATE_STYLES = {
     "running": "green",
     "faulty": "red",
@@ -50,33 +69,45 @@ STATE_STYLES = {
 
 
 @on_a_registry
-def jobs(where: RegistryOptions, label: WithLabels = None, watch: Live = False, as_json: AsJson = False) -> None:
-    """List the jobs of a namespace."""
-    wanted = [operations.label_in(one) for one in label or ()]
-
-    def chosen(found: tuple[JobStatus, ...]) -> tuple[JobStatus, ...]:
-        return operations.labelled(found, wanted)
+def jobs(
+    where: RegistryOptions,
+    label: WithLabels = None,
+    state: WithStates = None,
+    attention: Attention = False,
+    sort: Sort = None,
+    wide: Wide = False,
+    watch: Live = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the jobs of a namespace; with --attention those that need it, and the exit code is 4 if there are any."""
+    listed = JobList(
+        labels=[operations.label_in(one) for one in label or ()],
+        states=state or (),
+        order=sort or (Order.WORST if attention else Order.NAME),
+        attention=attention,
+        wide=wide,
+    )
 
     def as_values(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
-        return [summary_as_json(status) for status in chosen(found)]
+        return listed.as_values(found, SystemClock().now())
 
     if watch:
-        Watch(operations.watch_all, lambda found, now: _list(chosen(found), now), as_values if as_json else None).show(
-            where
-        )
+        Watch(operations.watch_all, partial(_list, listed), as_values if as_json else None).show(where)
         return
     now = SystemClock().now()
     found, processes = where.look(lambda session: _read_all(session, now))
     now = _registry_time(now, processes)
     found = tuple(status.at(now) for status in found)
+    chosen = listed.chosen(found, now)
     if as_json:
-        write_json([summary_as_json(status, processes) for status in chosen(found)])
-    elif chosen(found):
-        out().print(_list(chosen(found), now))
+        write_json([one.as_json(processes) for one in chosen])
+    elif chosen:
+        out(wide=wide).print(_list(listed, found, now))
         _print_problems(processes)
     else:
-        so = f" with the label {' and '.join(label)}" if label else ""
-        out().print(f"no jobs{so} in {where.address}", style="dim", markup=False)
+        out().print(f"{listed.nothing} in {where.address}", style="dim", markup=False)
+    if attention and chosen:
+        raise typer.Exit(NEEDS_ATTENTION)
 
 
 @on_a_registry
@@ -102,7 +133,12 @@ def watch(where: RegistryOptions, name: AnyName = None, as_json: AsJson = False)
     if name is not None:
         _follow(where, name, as_json)
     else:
-        Watch(operations.watch_all, _list, _summaries if as_json else None).show(where)
+        every_job = JobList()
+
+        def as_values(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
+            return every_job.as_values(found, SystemClock().now())
+
+        Watch(operations.watch_all, partial(_list, every_job), as_values if as_json else None).show(where)
 
 
 async def _read_all(session: Session, now: float) -> tuple[tuple[JobStatus, ...], tuple[ProcessStatus, ...]]:
@@ -131,15 +167,18 @@ def _follow(where: RegistryOptions, name: str, as_json: bool) -> None:
     Watch(lambda session: operations.watch(session, name), _picture, job_as_json if as_json else None).show(where)
 
 
-def _summaries(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
-    return [summary_as_json(status) for status in found]
+def _list(listed: JobList, found: Sequence[JobStatus], now: float) -> RenderableType:
+    chosen = listed.chosen(found, now)
+    if listed.attention:
+        return attention_table(chosen, wide=listed.wide)
+    return _table([one.status for one in chosen], now, wide=listed.wide)
 
 
-def _list(found: tuple[JobStatus, ...], now: float) -> RenderableType:
+def _table(found: Sequence[JobStatus], now: float, *, wide: bool) -> RenderableType:
     titles = "Job", "Kind", "Schedule", ">Items", ">Instances", "State", "Last run", "Next fire"
     labels = ("Labels",) if any(status.config.labels for status in found) else ()
     spare = "Kind", *labels, "Instances", "Last run", "Items"
-    table = TextTable(*titles, *labels, whole=("Job", "State"), spare=spare)
+    table = TextTable(*titles, *labels, whole=("Job", "State"), spare=spare, wide=wide)
     for status in found:
         config = status.config
         table.add(
@@ -169,8 +208,18 @@ def _labels(status: JobStatus) -> str:
 
 def _state(status: JobStatus) -> str:
     """Return a job's state in a word, and whatever is unusual about it."""
-    odd = ((status.orphans, "orphaned"), (status.misfired, "misfired"), (status.blocked, "blocked"))
-    return ", ".join([status.state, *(f"{len(items):,} {word}" for items, word in odd if items)])
+    odd = ((status.orphans, "orphaned"), (status.blocked, "blocked"))
+    found = [status.state, *(f"{len(items):,} {word}" for items, word in odd if items)]
+    missed = total_of(missed_of(status))
+    if missed.number:
+        found.append(_missed(missed))
+    return ", ".join(found)
+
+
+def _missed(count: Count) -> str:
+    """Return how many moments were missed, as far as the newest write of the records reports."""
+    at_least = "at least " if count.is_least else ""
+    return f"missed {at_least}{counted(count.number, 'moment')}"
 
 
 def _picture(status: JobStatus, now: float) -> RenderableType:
@@ -342,13 +391,14 @@ def _outcome(record: Record, now: float) -> Text:
 
 def _marks(item: ItemStatus, gone: Set[str]) -> list[str]:
     rescued = "" if item.rescuer is None else f"rescued by {item.rescuer}"
+    missed = total_of(new_missed({}, [item]))
     marks = (
         ("its instance is gone", item.holder in gone),
         ("disabled", item.disabled),
         ("blocked", item.blocked_by),
         ("waits for a rescuer", item.orphaned),
         (rescued, rescued),
-        ("misfired", item.misfired),
+        (_missed(missed), missed.number),
         (f"offset {_short(item.offset or '')}", item.offset is not None),
     )
     return [word for word, holds in marks if holds]

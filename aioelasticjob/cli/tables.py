@@ -20,16 +20,21 @@ class TextTable:
     """A table.  A column whose title begins with ``>`` holds numbers; one named in ``whole`` is not folded.
 
     If the terminal is too narrow, the columns named in ``spare`` are left out, the first ones first, as far as that
-    helps; a line below the table names them.
+    helps; a line below the table names them.  A ``wide`` table is never changed: its lines may be longer than those of
+    the terminal.
 
     Rich measures each cell several times in order to fold it well, which takes a second for a thousand rows.  If the
     terminal is wide enough, or the output goes to a file or a program, rows are written without Rich.
     """
 
-    def __init__(self, *titles: str, whole: tuple[str, ...] = (), spare: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, *titles: str, whole: tuple[str, ...] = (), spare: tuple[str, ...] = (), wide: bool = False
+    ) -> None:
         self._titles = tuple(title.removeprefix(">") for title in titles)
         self._right = tuple(title.startswith(">") for title in titles)
-        self._whole, self._spare = whole, spare
+        self._whole = whole
+        self._spare = spare
+        self._wide = wide
         self._rows: list[tuple[Text, ...]] = []
 
     def add(self, *cells: str | Text) -> None:
@@ -39,7 +44,8 @@ class TextTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         head = tuple(Text(title, style="dim") for title in self._titles)
         widths = [max(cell.cell_len for cell in column) for column in zip(head, *self._rows, strict=True)]
-        if console.is_terminal and sum(widths) + len(GAP) * len(widths) > options.max_width:
+        is_narrow = console.is_terminal and not self._wide
+        if is_narrow and sum(widths) + len(GAP) * len(widths) > options.max_width:
             yield from self._narrow(widths, options.max_width)
             return
         yield Segment.line()

@@ -26,9 +26,12 @@ class SafeConsole(Console):
         raise
 
 
-def out() -> Console:
-    """Return the console for results; it is made at each call, so that it uses the present stdout."""
-    return SafeConsole(highlight=False, emoji=False, soft_wrap=not stdout().isatty())
+def out(*, wide: bool = False) -> Console:
+    """Return the console for results; it is made at each call, so that it uses the present stdout.
+
+    If it is ``wide``, lines that are longer than those of the terminal are not cut.
+    """
+    return SafeConsole(highlight=False, emoji=False, soft_wrap=wide or not stdout().isatty())
 
 
 def print_error(message: str) -> None:

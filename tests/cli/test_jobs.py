@@ -210,6 +210,27 @@ def test_jobs_says_if_the_newest_run_was_cut_off(address: str, command: Command)
     assert "cut off, begun 1 min" in command("jobs", "--registry", address).stdout
 
 
+def test_jobs_that_need_attention_are_shown_with_the_reasons_and_an_exit_code_of_their_own(
+    address: str, command: Command
+) -> None:
+    begun = round(SystemClock().now() * 1000) - 90_000
+    failed = Record(slot=begun, begun=begun, completed_at=begun + 1000, completed=True, outcome="failed")
+    _write_job(address, JobConfig(job_name="report", labels={"team": "billing"}), failed)
+    found = command("jobs", "--attention", "--registry", address)
+    lines = [line.split() for line in found.stdout.splitlines()]
+    assert found.exit_code == 4
+    assert lines[3][:3] == ["report", "nobody", "there"]
+    assert lines[4][0] == "failing"
+    assert "1 job needs attention" in found.stdout
+    (only,) = json.loads(command("jobs", "--attention", "--json", "--registry", address).stdout)
+    assert [reason["kind"] for reason in only["attention"]] == ["nobody there", "failing"]
+    nothing = command("jobs", "--attention", "--label", "team=shop", "--registry", address)
+    assert nothing.exit_code == 0
+    assert nothing.stdout.startswith("no job with the label team=shop needs attention")
+    wrong = command("jobs", "--state", "broken", "--registry", address)
+    assert (wrong.exit_code, "must be one of running, waiting" in wrong.stderr) == (2, True)
+
+
 def test_runs_that_are_not_monitored_are_not_recorded_and_a_dataflow_counts_records(
     address: str, command: Command
 ) -> None:

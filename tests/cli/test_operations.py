@@ -399,7 +399,7 @@ def test_the_last_run_and_what_is_odd_are_shown(
     def scene(typed: Command) -> None:
         asyncio.run(happen())
         (line,) = (line for line in said(typed("jobs")).splitlines() if line.startswith(" report"))
-        assert "waiting, 1 orphaned, 1 misfired" in line
+        assert "waiting, 1 orphaned, missed 1 moment" in line
         assert " ago (1,500 ms)" in line
         assert "failed" in line
         printed = said(typed("job", "report"))

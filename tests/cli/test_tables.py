@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from io import StringIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from aioelasticjob import FireSource, JobConfig
+from aioelasticjob.cli.job_lists import JobList
 from aioelasticjob.cli.jobs import _instances, _items, _list
 from aioelasticjob.cli.requests import _table
 from aioelasticjob.cli.servers import _servers
@@ -21,9 +22,10 @@ NINE = 1_767_258_000.0
 """2026-01-01 at nine."""
 
 
-def shown(rows: TextTable, *, terminal: bool, width: int) -> list[str]:
+def shown(rows: RenderableType, *, terminal: bool, width: int, wide: bool = False) -> list[str]:
     out = StringIO()
-    console = Console(file=out, force_terminal=terminal, width=width, soft_wrap=not terminal, color_system=None)
+    soft_wrap = wide or not terminal
+    console = Console(file=out, force_terminal=terminal, width=width, soft_wrap=soft_wrap, color_system=None)
     console.print(rows)
     return [line.rstrip() for line in out.getvalue().splitlines() if line.strip()]
 
@@ -49,6 +51,12 @@ def test_columns_stand_below_each_other_numbers_at_the_right() -> None:
 def test_a_file_gets_whole_lines_however_long() -> None:
     long = "x" * 200
     assert any(long in line and "waiting" in line for line in shown(rows(long), terminal=False, width=40))
+
+
+def test_a_wide_table_is_shown_in_full_however_narrow_the_terminal_is() -> None:
+    table = TextTable("Name", "Text", whole=("Name",), spare=("Text",), wide=True)
+    table.add("report-of-the-day", "Beijing " * 9)
+    assert "report-of-the-day  " + "Beijing " * 9 in shown(table, terminal=True, width=30, wide=True)[-1] + " "
 
 
 def test_a_narrow_terminal_gets_folded_cells_and_whole_names() -> None:
@@ -93,7 +101,7 @@ def test_jobs_and_servers_fit_into_eighty_characters_without_broken_words() -> N
     config = JobConfig.build(job_name="report-of-the-day", cron="0 0/15 8-18 ? * MON-FRI", sharding_total_count=12)
     server = ServerStatus("10.200.100.101", "scheduler-host-1", False, False, 1)
     job = JobStatus(config, None, None, True, None, (), (server,), ()).at(NINE)
-    lines = shown(_list((job,), NINE), terminal=True, width=80)
+    lines = shown(_list(JobList(), (job,), NINE), terminal=True, width=80)
     assert any("report-of-the-day" in line and "nobody there" in line for line in lines)
     hosts = shown(_servers((job,), NINE), terminal=True, width=80)
     assert any("10.200.100.101" in line and "scheduler-host-1" in line for line in hosts)
