@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from aioelasticjob.config.job import JobConfig
@@ -173,6 +174,11 @@ def is_restarting(status: JobStatus, now: float) -> bool:
 def missed_of(status: JobStatus, seen: Seen = NOTHING_SEEN) -> Sequence[MissedMoments]:
     """Return the moments of a job that were reported as missed: lately, or else by the newest write of its records."""
     return seen.missed or new_missed({}, status.items)
+
+
+def excused_of(status: JobStatus, seen: Seen) -> Count:
+    """Return how many of the moments that were missed in the last hour are no fault."""
+    return total_of(one for one in seen.missed if _is_excused(one, status, seen.departures))
 
 
 def _not_run(status: JobStatus, now: float) -> Iterator[Reason]:
@@ -475,7 +481,8 @@ def _repeated(errors: Iterable[ErrorGroup], streaks: Mapping[int, _Streak]) -> t
 def _recent(items: Sequence[ItemStatus], runs: Sequence[ObservedRun]) -> Sequence[ObservedRun]:
     """Return the newest runs: so many that what happens at times is seen."""
     number = max(RECENT_RUNS, 2 * len(items))
-    return [run for run in runs if run.outcome != MISFIRED][-number:]
+    newest_first = (run for run in reversed(runs) if run.outcome != MISFIRED)
+    return list(islice(newest_first, number))[::-1]
 
 
 def _is_repeated(found: Sequence[ObservedRun], recent: Sequence[ObservedRun]) -> bool:

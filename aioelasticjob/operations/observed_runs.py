@@ -56,7 +56,7 @@ def new_missed(before: Mapping[int, ItemStatus], items: Iterable[ItemStatus]) ->
     """Return the moments that were reported as missed since ``before``; of an item that is new, all that are known."""
     found = list[MissedMoments]()
     for item in items:
-        if item.record is not None:
+        if item.record is not None and item.record.owing:
             old = before.get(item.item)
             found += [_missed(one) for one in _new_reports(None if old is None else old.record, item.record)]
     return found

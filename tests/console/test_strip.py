@@ -10,6 +10,7 @@ import pytest
 from aioelasticjob.console.watching.instance_log import InstanceLog
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.watching.strip import Strips, strip_of
+from aioelasticjob.observers.missed import Count
 
 
 class Registry:
@@ -37,7 +38,8 @@ def test_a_strip_is_counted_once_for_all_pages_and_anew_when_something_has_chang
 
 
 def test_what_was_before_the_start_of_the_console_is_not_said_to_have_been_nothing() -> None:
-    registry, health = SimpleNamespace(store=None, runs={}, missed={}, instances=InstanceLog()), SimpleNamespace(of={})
+    registry = SimpleNamespace(store=None, runs={}, missed={}, instances=InstanceLog())
+    health = SimpleNamespace(of={}, excused=lambda jobs: Count())
 
     def known(now: float) -> tuple[float | None, bool]:
         strip = strip_of(registry, RegistrySnapshot(), health, now)  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ from aioelasticjob.operations.attention import (
     SEVERITY,
     Seen,
     changes_at,
+    excused_of,
     is_restarting,
 )
 from aioelasticjob.operations.error_groups import ErrorGroup
@@ -127,8 +128,10 @@ def test_moments_that_were_missed_during_an_announced_restart_are_no_fault_and_t
     seen = {"missed": (_missed(2, why), _missed(1, why, at=NOW + 600)), "departures": (NOW - 20,)}
     again = replace(plain, left_at=moment(NOW + 590))  # the registry keeps only the newest departure
     assert reasons(again, [], now=NOW + 600, **seen) == ()
-    (busy,) = reasons(announced, [], missed=(_missed(2, why), _missed(5, BUSY)))  # that has nothing to do with it
+    both = (_missed(2, why), _missed(5, BUSY))
+    (busy,) = reasons(announced, [], missed=both)  # that has nothing to do with it
     assert busy.values == {"count": 5}
+    assert excused_of(announced, Seen(missed=both)) == Count(2)
     too_long = replace(plain, left_at=moment(NOW - RESTART_LIMIT - 1))
     assert [one.kind for one in reasons(too_long, [], missed=(_missed(2, why),))] == ["misfiring"]
 

@@ -9,6 +9,7 @@ from typing import Final
 from markupsafe import Markup, escape
 
 from aioelasticjob.console.language.i18n import Language
+from aioelasticjob.model import is_failure
 from aioelasticjob.operations.observed_runs import MISFIRED, ObservedRun
 
 BARS: Final = 24
@@ -47,7 +48,7 @@ def sparkline(runs: Sequence[ObservedRun], translate: Language) -> Markup:
         look = outcome_class(run.outcome)
         strokes[look] = f"{strokes.get(look, '')}M{index * BAR_WIDTH + 1.5:g} {SPARK_HEIGHT}v-{height}"
     bars = [f'<path class="{look}" d="{path}"/>' for look, path in strokes.items()]
-    failed = sum(outcome_class(run.outcome) == "bad" for run in shown)
+    failed = sum(is_failure(run.outcome) for run in shown)
     took = duration_text(_length(shown[-1]))
     sentence = "the last {runs}: {failed} failed, the newest took {took}"
     label = translate(sentence, runs=translate.count(len(shown), "run"), failed=failed, took=took)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.watching.acknowledgements import Acknowledgement
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
+from aioelasticjob.observers.missed import NOTHING_COUNTED, Count, MissedMoments
 from aioelasticjob.operations import JobStatus
-from aioelasticjob.operations.attention import MILD, Reason, Seen, changes_at, is_restarting, reasons
+from aioelasticjob.operations.attention import MILD, Reason, Seen, changes_at, excused_of, is_restarting, reasons
 
 GROUPS: Final = ("attention", "acknowledged", "running", "waiting", "off")
 """What the tiles count; the group that needs a person comes first."""
@@ -200,21 +201,28 @@ class HealthGroups:
         """Return why a job needs attention, whether somebody has acknowledged that or not."""
         return reasons(status, self._clock.now(), self._seen(status))
 
+    def excused(self, jobs: Iterable[JobStatus]) -> Count:
+        """Return how many moments of jobs were missed in the last hour without a fault."""
+        concerned = [status for status in jobs if self._missed(status.name)]
+        return sum((excused_of(status, self._seen(status)) for status in concerned), NOTHING_COUNTED)
+
     def _seen(self, status: JobStatus) -> Seen:
         """Return what the console knows of a job beside its present status."""
         name = status.name
-        now = self._clock.now()
         watch = self._watch
         store = None if watch.store is None else watch.store.snapshot
-        if store is None or store.lost is not None:
-            recent = now - MISSED_WINDOW
-            missed = tuple(one for one in watch.missed.get(name, ()) if one.last >= recent)
-        else:
-            missed = store.missed.get(name, ())
         return Seen(
             runs=tuple(watch.runs.get(name, ())),
-            unsettled_for=now - self._unsettled.get(name, now),
+            unsettled_for=self._clock.now() - self._unsettled.get(name, self._clock.now()),
             errors=() if store is None else store.errors.get(name, ()),
-            missed=missed,
+            missed=self._missed(name),
             departures=tuple(watch.instances.departures.get(name, ())),
         )
+
+    def _missed(self, name: str) -> Sequence[MissedMoments]:
+        """Return the moments of a job that were missed in the last hour: as the event store, or the console, knows."""
+        store = None if self._watch.store is None else self._watch.store.snapshot
+        if store is not None and store.lost is None:
+            return store.missed.get(name, ())
+        recent = self._clock.now() - MISSED_WINDOW
+        return tuple(one for one in self._watch.missed.get(name, ()) if one.last >= recent)

@@ -41,6 +41,8 @@ class Strip:
     failures: Count
     missed: Count
     """Moments that were missed."""
+    excused: Count
+    """How many of them are no fault, such as those of a restart that was announced."""
     counted: bool
     """Whether the event store has counted failures and missed moments; else the console has, as far as it has seen."""
     nobody_there: int
@@ -69,6 +71,7 @@ def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: Health
         rescue=registry.instances.rescue,
         failures=failures,
         missed=missed,
+        excused=health.excused(snapshot.jobs.values()),
         counted=counted,
         nobody_there=sum(map(_is_nobody_there, health.of.values())),
     )
