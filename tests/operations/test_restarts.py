@@ -9,7 +9,6 @@ from aioelasticjob.events import Misfired
 from aioelasticjob.observers.missed import MissedMoments, count_of, total_of
 from aioelasticjob.operations.attention import Reason, Seen, reasons
 from aioelasticjob.testing import VirtualCluster, simulated
-from aioelasticjob.testing.virtual_cluster import Instance
 
 JOBS = tuple(f"job-{number}" for number in range(8))
 
@@ -53,27 +52,6 @@ class Watcher:
             seen = Seen(missed=self.missed(name), departures=self._departures[name])
             found[name] = reasons(status, self._cluster.now.timestamp(), seen)
         return found
-
-
-async def restarted(cluster: VirtualCluster, instance: Instance, app: ElasticJob, away: float = 4.0) -> Instance:
-    """Let an instance leave gracefully, and start another one some seconds later."""
-    await instance.stop()
-    await sleep(away)
-    return await cluster.start(app)
-
-
-@simulated
-async def test_a_rolling_restart_makes_no_job_need_attention_at_any_time(virtual_cluster: VirtualCluster) -> None:
-    app = application()
-    watcher = Watcher(virtual_cluster)
-    crew = [await virtual_cluster.start(app) for _ in range(3)]
-    await sleep(10)
-    for number, instance in enumerate(crew):
-        crew[number] = await restarted(virtual_cluster, instance, app)
-        await watcher.look()
-        assert {job: found for job, found in (await watcher.reasons()).items() if found} == {}
-        await sleep(10)
-    assert {job: found for job, found in (await watcher.reasons()).items() if found} == {}
 
 
 @simulated
