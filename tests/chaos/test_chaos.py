@@ -16,7 +16,7 @@ SECONDS, SEED = 60.0, 7
 
 @pytest.mark.zookeeper
 @pytest.mark.process
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)  # against what hangs: a busy machine needs long to start and to end
 def test_a_minute_of_chaos_breaks_no_promise(tmp_path: Path) -> None:
     played = play(tmp_path, seconds=SECONDS, seed=SEED)
     report = page(played)
