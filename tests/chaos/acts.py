@@ -27,12 +27,12 @@ async def act(
 ) -> tuple[Span, list[Violation]]:
     """Wait for calm, disturb, wait for calm, leave; return what is to be judged, and what was not served in the end.
 
-    Raises: TimeoutError when not all items have run within ``START_TIMEOUT`` after the start.
+    Raises: TimeoutError when not all items have run soon enough after the start.
     """
     unserved: list[Violation] = []
     async with stage.seated(workers), asyncio.TaskGroup() as tasks:
         replacing = tasks.create_task(stage.replace_the_dead())
-        await _served(stage, START_TIMEOUT)
+        await _served(stage, max(patience, START_TIMEOUT))
         start = stage.clock.now()
         stage.actions.append(Phase(start, "chaos"))
         await disturb()
