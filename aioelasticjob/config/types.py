@@ -90,7 +90,22 @@ def _zone_name(given: object) -> object:
 
 Feature = Annotated[str, Field(min_length=1, max_length=200)]
 Features = Annotated[tuple[Feature, ...], BeforeValidator(_words)]
-Alert: TypeAlias = Literal["failed", "given-up", "missed", "nobody-there"]
+Alert: TypeAlias = Literal[
+    "failed",
+    "given-up",
+    "missed",
+    "nobody-there",
+    "nobody-leads",
+    "failing",
+    "misfiring",
+    "late",
+    "writes-refused",
+    "config-unusable",
+    "clock-differs",
+]
+"""What the error handler of a job is called for: the first three by workers, the others by ``aioelasticjob alert``."""
+RegistryAlert: TypeAlias = Literal["registry-away", "store-not-written"]
+"""Further faults that belong to no job."""
 Alerts = Annotated[tuple[Alert, ...], BeforeValidator(_words)]
 _LABEL_NAME = re.compile(r"[\w./-]{1,100}")
 Labels = Annotated[dict[str, str], BeforeValidator(_labels), AfterValidator(_labels_fit)]

@@ -1,0 +1,113 @@
+"""The kinds of alerts: what each is called, its rule in words, and how long a fault has to last before it is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, get_args
+
+from aioelasticjob.config.types import Alert, RegistryAlert
+
+FAILED_IN_A_ROW: Final = 3
+"""So many failed runs of an item one after another make a job failing."""
+RATED_RUNS: Final = 20
+"""Among so many of a job's newest runs the failed ones are counted."""
+LEAST_RATED_RUNS: Final = 10
+"""Of fewer runs nobody can say that half of them fail."""
+FAILED_PART: Final = 0.5
+"""A job is failing if this part of its newest runs has failed."""
+MISFIRES: Final = 3
+"""So many moments that passed without a run on time, in ``MISFIRE_SECONDS``, make a job misfiring."""
+MISFIRE_SECONDS: Final = 900.0
+SHORT_HOLD: Final = 10.0
+"""Seconds that a fault has to last which is known for certain: what ends before that was a change under way."""
+CLOCK_SECONDS: Final = 1.0
+"""By more than so many seconds the clocks of a host and of the registry differ if that is an alert."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of alert."""
+
+    name: str
+    rule: str
+    """When it fires, in words; a key of the console's catalogue."""
+    over: str
+    """What a message says of it when it is over."""
+    waits: bool = False
+    """Whether the fault has to last as long as ``--after`` says."""
+    hold: float = 0.0
+    """Otherwise, how many seconds it has to last."""
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "nobody-there",
+            "No instance is up that may run the job, and a scheduled moment is to come.",
+            "nobody was there to run it",
+            waits=True,
+        ),
+        Kind("nobody-leads", "Instances are up, and none of them leads the job.", "nobody led it", waits=True),
+        Kind(
+            "failing",
+            "The newest 3 runs of an item failed, or half of the newest 20 runs of the job.",
+            "its runs failed",
+        ),
+        Kind(
+            "given-up",
+            "A run was cut off again and again, so it is not rescued any more; until the item's next run ends.",
+            "a run was given up",
+        ),
+        Kind(
+            "misfiring",
+            "At least 3 scheduled moments passed without a run on time in the last 15 minutes.",
+            "moments passed without a run on time",
+        ),
+        Kind(
+            "late",
+            "A scheduled moment has not begun, or not ended, on all items within the time that the job allows.",
+            "a moment was late",
+            hold=SHORT_HOLD,
+        ),
+        Kind(
+            "writes-refused",
+            "The registry refuses writes of an instance.",
+            "the registry refused writes",
+            hold=SHORT_HOLD,
+        ),
+        Kind(
+            "config-unusable",
+            "The configuration in the registry is wrong, or a process cannot use it.",
+            "the configuration could not be used",
+            hold=SHORT_HOLD,
+        ),
+        Kind(
+            "clock-differs",
+            "A host's clock differs from the registry's by more than a second, or by more than a job tolerates.",
+            "a host's clock differed",
+            hold=SHORT_HOLD,
+        ),
+        Kind(
+            "store-not-written",
+            "A process cannot write to its event store, so the history may be incomplete.",
+            "the event store was not written",
+            hold=SHORT_HOLD,
+        ),
+        Kind(
+            "registry-away",
+            "The command cannot reach the registry, so it cannot see any job.",
+            "the registry could not be reached",
+            waits=True,
+        ),
+    )
+}
+"""By name.  A job's own kinds are values of its setting ``alert_on``."""
+
+OF_WORKERS: Final = ("failed", "given-up", "missed")
+"""The values of ``alert_on`` for which workers call the error handler themselves."""
+OF_JOBS: Final = tuple(name for name in get_args(Alert) if name in KINDS)
+"""The kinds that belong to a job."""
+OF_THE_REGISTRY: Final = get_args(RegistryAlert)
+"""The kinds that belong to no job: they are sent to the target that the command is given."""
