@@ -9,7 +9,7 @@ ElasticJobError
 ├── NotAnException            users' code raised SystemExit, a panic, or a cancellation of its own
 ├── GivenUp                   a run was cut off again and again, so it is rescued no more
 ├── MissedRuns                scheduled moments passed without a run on time
-├── NobodyThere               no instance is up that may run a job
+├── FaultAlert                a fault of a job or of the registry, of which people are told while it lasts
 └── RegistryError
     ├── RegistryUnreachable   no server answered in time
     ├── TlsFailed             no encrypted connection to the registry could be made
@@ -43,6 +43,9 @@ LONGEST_VALUE: Final = 500
 """Characters of a wrong value that an error shows: a value may be a file that somebody has pasted."""
 LONGEST_TEXT: Final = 2_000
 """The most characters that an error says about what would be right, and that a line of the log has of an error."""
+LONGEST_STACK: Final = 32_000
+"""The most characters of an error's text or stack that go into messages, logs and stores: users' code raises any."""
+_LEFT_OUT: Final = "\n… ({:,} characters left out) …\n"
 PAGES: Final = "errors/"
 """Where the pages of errors are, on the site and below ``docs``; the address of the site can be put in front of it."""
 
@@ -187,8 +190,8 @@ class MissedRuns(ElasticJobError):
         self.reason = reason
 
 
-class NobodyThere(ElasticJobError):
-    """No instance is up that may run a job; error handlers that hear of this are given it."""
+class FaultAlert(ElasticJobError):
+    """A fault of a job or of the registry, or its end; ``aioelasticjob alert`` gives it to error handlers."""
 
     explains_itself: ClassVar[bool] = True
 
@@ -344,20 +347,35 @@ def add_note(error: BaseException, note: str) -> None:
 
 
 def stack_text(error: BaseException, *, whole: bool = True) -> str:
-    """Return an error as Python prints it, without its stack unless ``whole``; if its class prevents it, say that."""
+    """Return an error as Python prints it, without its stack unless ``whole``; if its class prevents it, say that.
+
+    Of a very long one the middle is left out: the beginning says where it was raised, and the end why.
+    """
     try:
-        return "".join(traceback.format_exception(error) if whole else traceback.format_exception_only(error))
+        text = "".join(traceback.format_exception(error) if whole else traceback.format_exception_only(error))
+        return without_middle(text)
     except Exception as own:  # before CPython 3.13 an odd ``__getattr__`` is enough
         return f"{error_text(error)}\n(its stack cannot be printed: {type(own).__name__})\n"
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error's class, and its text unless that is empty; if its ``__str__`` fails, say that."""
+    """Return an error's class, and its text unless that is empty; if its ``__str__`` fails, say that.
+
+    Of a very long text the middle is left out.
+    """
     try:
-        text = str(error)
+        text = without_middle(str(error))
     except BaseException:
         text = "(its text cannot be had: __str__ failed)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def without_middle(text: str, longest: int = LONGEST_STACK) -> str:
+    """Return a text, or its beginning and its end if it is longer than that."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return text[:half] + _LEFT_OUT.format(len(text) - 2 * half) + text[len(text) - half :]
 
 
 def error_line(error: BaseException) -> str:

@@ -60,7 +60,7 @@ COMMANDS: Mapping[str, Source] = {
     ),
     "alert": Source(
         START,
-        "Run until SIGTERM or Ctrl-C: call the error handler of each job that nobody can run (alert_on: nobody-there).",
+        "Run until SIGTERM or Ctrl-C: tell of each fault when it begins, while it lasts, and when it is over.",
         "alert",
         "alert",
     ),

@@ -170,9 +170,16 @@ class JobConfig(BaseModel):
     error_handler_options: Annotated[dict[str, str], FAILURES] = Field(default_factory=dict)
     """The options of the error handler, text by name."""
     alert_on: Annotated[Alerts, FAILURES, Label("Call the error handler for")] = ("failed", "given-up")
-    """What the error handler is called for: runs that `failed` or were `given-up`, moments that were `missed`, and
-    [`nobody-there`](../how-to/failures.md#what-else-is-an-error-handler-called-for). A list, or text such as
-    `"failed,missed"`. A failed run for which the error handler is not called is logged."""
+    """What the error handler is called for. By workers: for runs that `failed` or were `given-up`, and for moments that
+    were `missed`. By [`aioelasticjob alert`](../how-to/alerts.md#kinds): `nobody-there`, `nobody-leads`, `failing`,
+    `misfiring`, `late`, `writes-refused`, `config-unusable`, `clock-differs`; it also says when they, and `given-up`,
+    are over. A list, or text such as `"failed,missed"`. A failed run for which the error handler is not called is
+    logged."""
+    must_end_within: Annotated[Limit | None, FAILURES] = None
+    """A moment is [`late`](../how-to/alerts.md#late) if its run has not ended on all items so long after it came, at
+    least 0.001 s; `None` is no limit. Needs `monitor_execution`; not with `streaming`."""
+    must_start_within: Annotated[Limit | None, FAILURES] = None
+    """The same for moments that have not begun on all items."""
     log_runs: Annotated[Literal["none", "failures", "ends", "all"], FAILURES, Label("Runs in the log")] = "failures"
     """Which runs the log has: `"none"`; `"failures"`: those that failed, were cancelled or cut off; `"ends"`, also
     one line for each run with its items, source, duration and outcome; `"all"`, also one line when a run begins.
@@ -459,6 +466,15 @@ def _contradictions(config: JobConfig) -> Iterator[InvalidSetting]:
         if config.timeout is not None and limit > config.timeout:
             expected = f"must not exceed timeout = {config.timeout:g}, which bounds the whole run"
             yield InvalidSetting("attempt_timeout", limit, expected)
+    for name in ("must_end_within", "must_start_within"):
+        within = getattr(config, name)
+        if within is None:
+            continue
+        if config.streaming:
+            yield InvalidSetting(name, within, "a streaming job ends when its records end, so no moment of it is late")
+        if not config.monitor_execution:
+            expected = "needs monitor_execution = True: its records show which moments have begun and ended"
+            yield InvalidSetting(name, within, expected)
     items = config.items_at_once
     if items is not None:
         if config.per == "instance":

@@ -106,6 +106,7 @@ Alert: TypeAlias = Literal[
 """What the error handler of a job is called for: the first three by workers, the others by ``aioelasticjob alert``."""
 RegistryAlert: TypeAlias = Literal["registry-away", "store-not-written"]
 """Further faults that belong to no job."""
+AlertKind: TypeAlias = Alert | RegistryAlert
 Alerts = Annotated[tuple[Alert, ...], BeforeValidator(_words)]
 _LABEL_NAME = re.compile(r"[\w./-]{1,100}")
 Labels = Annotated[dict[str, str], BeforeValidator(_labels), AfterValidator(_labels_fit)]

@@ -14,6 +14,8 @@ SWITCHES: Final = "/~servers"
 """Parent of what operators have said about servers in all jobs.  No job has such a name."""
 PROCESSES: Final = "/~processes"
 """Parent of what processes say that they cannot do.  No job has such a name."""
+ALERTS: Final = "/~alerts"
+"""Parent of the states of alerts.  No job has such a name."""
 
 
 def server_switch(ip: str, flag: str = "") -> str:

@@ -8,16 +8,27 @@ mail server that is down delays no job.
 from __future__ import annotations
 
 from aioelasticjob.error_handlers.alerts import dingtalk, email, webhook, wecom
-from aioelasticjob.error_handlers.dispatcher import ErrorDispatcher
-from aioelasticjob.error_handlers.failure import ErrorHandler, Failure, Options, Undelivered, escalate, ignore, to_log
+from aioelasticjob.error_handlers.dispatcher import ErrorDispatcher, call_handler
+from aioelasticjob.error_handlers.failure import (
+    AlertPart,
+    ErrorHandler,
+    Failure,
+    Options,
+    Undelivered,
+    escalate,
+    ignore,
+    to_log,
+)
 from aioelasticjob.error_handlers.lookup import check, find
 
 __all__ = [
+    "AlertPart",
     "ErrorDispatcher",
     "ErrorHandler",
     "Failure",
     "Options",
     "Undelivered",
+    "call_handler",
     "check",
     "dingtalk",
     "email",

@@ -1,7 +1,7 @@
-"""Limits alerts: one outage can make thousands of moments be missed, and leave many jobs without an instance.
+"""Limits what workers send: one outage can make thousands of moments be missed.
 
-An alert that is held back is sent later, and one that could not be delivered is sent again.  Otherwise an outage that
-begins soon after the last alert would be reported by nobody.
+What is held back is sent later, and what could not be delivered is sent again.  Otherwise an outage that begins soon
+after the last message would be reported by nobody.  ``operations.alerts`` has the limits of ``aioelasticjob alert``.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import cast
 from urllib.parse import quote_plus
 
-from aioelasticjob.error_handlers.failure import Failure, Options, Undelivered
+from aioelasticjob.error_handlers.failure import AlertPart, Failure, Options, Undelivered
 from aioelasticjob.error_handlers.options import DingTalk, Email, Robot, Webhook, parse, place
 from aioelasticjob.errors import InvalidSetting, error_text
 
@@ -23,6 +23,8 @@ WECOM_LIMIT = 2_048
 """Bytes of a text that WeCom takes."""
 DINGTALK_LIMIT = 20_000
 """Bytes of a whole request that DingTalk takes."""
+MOST_ALERTS = 500
+"""Alerts of one message that a webhook is sent singly."""
 LONGEST_SUBJECT = 200
 """Characters of an e-mail's subject."""
 _ELLIPSIS = "\n…\n"
@@ -83,7 +85,31 @@ async def webhook(failure: Failure, options: Options) -> None:
         "part": failure.part,
         "runGoesOn": failure.run_goes_on,
     }
+    if failure.alerts:
+        body["status"] = failure.alerts[0].status
+        body["link"] = failure.alerts[0].link
+        body["alerts"] = [_as_json(one) for one in failure.alerts[:MOST_ALERTS]]
+        body["alertsLeftOut"] = max(0, len(failure.alerts) - MOST_ALERTS)
     await _post(given.url, json.dumps(body).encode(), given.headers)
+
+
+async def call(url: str) -> None:
+    """Call a web address that notices when nobody calls it any more.
+
+    Raises:
+        Undelivered: no answer, or another status than 2xx.
+        InvalidSetting: aiohttp is not installed.
+    """
+    aiohttp = _extra("aiohttp")
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_TIMEOUT)) as client,
+            client.get(url) as response,
+        ):
+            if response.status // 100 != 2:
+                raise Undelivered(f"{place(url)} answered {response.status}")
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise Undelivered(f"{place(url)}: {_reason(error)}") from error
 
 
 async def dingtalk(failure: Failure, options: Options) -> None:
@@ -124,6 +150,19 @@ async def wecom(failure: Failure, options: Options) -> None:
     given = parse(Robot, options)
     text = truncated(failure.text, WECOM_LIMIT)
     await _post_to_robot(given.webhook, _message(text))
+
+
+def _as_json(alert: AlertPart) -> dict[str, str]:
+    """Return one alert, with the keys that receivers of Alertmanager's messages know."""
+    return {
+        "status": alert.status,
+        "kind": alert.kind,
+        "job": alert.job,
+        "startsAt": alert.since,
+        "endsAt": alert.until,
+        "text": alert.text,
+        "link": alert.link,
+    }
 
 
 def truncated(text: str, limit: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -76,8 +76,7 @@ class ErrorDispatcher:
 
     Each failure is logged at once, in one line; with its stack if the handler is ``log``.  Missed moments are not: the
     log has them already.  A failure that could not be delivered is logged once more, with its stack and the reason.
-    ``limited_log`` limits these lines for each job and type of error.  ``still_holds`` says whether a failure that had
-    to wait is still to be sent: a job that nobody ran may have an instance again.
+    ``limited_log`` limits these lines for each job and type of error.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class ErrorDispatcher:
         counts: Mapping[str, Counts],
         limited_log: LimitedLog,
         namespace: str = "",
-        still_holds: Callable[[Failure], bool] = lambda _: True,
     ) -> None:
         self._clock = clock
         self._counts = counts
@@ -97,7 +95,6 @@ class ErrorDispatcher:
         self._waiting = 0
         self._dropped = 0
         self._limit = AlertLimit()
-        self._still_holds = still_holds
         self._at_once = asyncio.Semaphore(MAX_TARGETS_AT_ONCE)
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
@@ -181,12 +178,9 @@ class ErrorDispatcher:
         raise self.escalated
 
     def _send_released(self) -> None:
-        """Send the failures that have waited long enough, as far as they still hold."""
+        """Send the failures that have waited long enough."""
         for target, failure in self._limit.released(_time()):
-            if self._still_holds(failure):
-                self._send(cast(Target, target), failure)
-            else:
-                self._counts[failure.job].alerts["dropped"] += 1
+            self._send(cast(Target, target), failure)
 
     async def _serve(self, target: Target) -> None:
         """Deliver the failures that wait for one target."""
@@ -206,21 +200,14 @@ class ErrorDispatcher:
     async def _call_handler(self, target: Target, failure: Failure) -> None:
         name, options = target
         reported = replace(failure, reported_at=self._clock.now(), namespace=self._namespace)
-        trouble = f"was not done within {DELIVERY_TIMEOUT:g} s"
         try:
-            with move_on_after(DELIVERY_TIMEOUT) as limit:
-                async with UserCode("it"):
-                    await find(name)(reported, dict(options))
-            if not limit.cancelled_caught:
-                self._counts[failure.job].alerts["delivered"] += 1
-                return
+            trouble = await call_handler(name, dict(options), reported)
         except Escalated as escalated:
             self._end(escalated.failure)
             return
-        except ElasticJobError as error:
-            trouble = error.with_page()
-        except Exception as error:
-            trouble = error_line(error)
+        if not trouble:
+            self._counts[failure.job].alerts["delivered"] += 1
+            return
         self._counts[failure.job].alerts["failed"] += 1
         pause = self._limit.failed(target, failure, _time())
         if pause is None:
@@ -291,6 +278,27 @@ class ErrorDispatcher:
         self._queues.clear()
         self._over = True
         self._idle.set()  # nothing will be delivered any more, so wake those that wait for it
+
+
+async def call_handler(name: str, options: Options, failure: Failure) -> str:
+    """Give a failure to an error handler; return why that has failed, or an empty text.
+
+    Raises:
+        Escalated: the error handler is ``raise``.
+    """
+    try:
+        with move_on_after(DELIVERY_TIMEOUT) as limit:
+            async with UserCode("it"):
+                await find(name)(failure, options)
+        if limit.cancelled_caught:
+            return f"was not done within {DELIVERY_TIMEOUT:g} s"
+    except Escalated:
+        raise
+    except ElasticJobError as error:
+        return error.with_page()
+    except Exception as error:
+        return error_line(error)
+    return ""
 
 
 def _time() -> float:

@@ -5,21 +5,45 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from traceback import format_exception
-from typing import TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from aioelasticjob.config.types import Alert
-from aioelasticjob.errors import ElasticJobError, error_line, error_text, stack_text
+from aioelasticjob.config.types import AlertKind
+from aioelasticjob.errors import LONGEST_STACK, ElasticJobError, error_line, stack_text, without_middle
 from aioelasticjob.events import run_id_of
 from aioelasticjob.logging import logger
 
 log = logger(__package__)  # one logger for all messages about failures, in whichever module they are written
 
 Options: TypeAlias = Mapping[str, str]
+NAMED_ALERTS: Final = 50
+"""So many alerts of a message are named in its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertPart:
+    """One alert of a message: a fault that is there, or one that is over."""
+
+    kind: AlertKind
+    job: str
+    """Empty if the fault belongs to no job."""
+    status: Literal["firing", "resolved"]
+    since: str
+    """When it began, as ISO 8601."""
+    until: str
+    """When it was over; empty while it is there."""
+    text: str
+    link: str
+    """The page of the console about it; empty if the command was not told where the console is."""
+
+    @property
+    def line(self) -> str:
+        """The alert in one line."""
+        return f"{self.status}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A run or a record that failed, a run that was given up, missed moments, or a job for which no instance is up."""
+    """A run or a record that failed, a run that was given up, missed moments, or what ``aioelasticjob alert`` tells."""
 
     job: str
     instance: str
@@ -34,8 +58,8 @@ class Failure:
     """When the failure was given to its error handler, in seconds since the epoch; 0 before that."""
     attempts: int = 1
     """How many attempts the run has had."""
-    what: Alert = "failed"
-    """Which of the values of ``alert_on`` it is."""
+    what: AlertKind = "failed"
+    """Which of the values of ``alert_on`` it is, or which fault that belongs to no job."""
     note: str = ""
     """A note for the error handler about failures that are left out because there are too many."""
     part: str = ""
@@ -45,6 +69,8 @@ class Failure:
     namespace: str = ""
     """The namespace of the job's registry, known when the failure is given to its error handler; empty at its root."""
 
+    alerts: tuple[AlertPart, ...] = ()
+    """The alerts that a message of ``aioelasticjob alert`` is about: one, or all that a limit has held back."""
     undelivered: int = 0
     """How many times it could not be delivered: an alert that is no failed run is sent again."""
 
@@ -57,9 +83,9 @@ class Failure:
     def subject(self) -> str:
         """The failure in one line."""
         if not self.is_of_a_run:
-            return f"{self.job}: {self.error}"
+            return f"{self.job}: {self.error}" if self.job else str(self.error)
         then = f" ({self.then})" if self.part else ""
-        return f"{self.runs} failed{then}: {error_text(self.error)}"
+        return f"{self.runs} failed{then}: {error_line(self.error)}"
 
     @property
     def runs(self) -> str:
@@ -95,17 +121,28 @@ class Failure:
             "instance": self.instance,
             "task": self.task_id,
             "run": self.run_id,
+            "console": self.alerts[0].link if len(self.alerts) == 1 else "",
         }
         lines = "\n".join(f"{name} {value}" for name, value in facts.items() if value)
         stack = self.stack if self.is_of_a_run else ""
-        paragraphs = (self.subject, lines, stack, self.note)
+        paragraphs = (self.subject, lines, stack, self._named_alerts, self.note)
         return "\n\n".join(filter(None, paragraphs))
+
+    @property
+    def _named_alerts(self) -> str:
+        """The alerts, one in a line, if there are several."""
+        if len(self.alerts) < 2:
+            return ""
+        lines = [f"{one.line} {one.link}".rstrip() for one in self.alerts[:NAMED_ALERTS]]
+        if len(self.alerts) > NAMED_ALERTS:
+            lines.append(f"… and {len(self.alerts) - NAMED_ALERTS:,} more")
+        return "\n".join(lines)
 
     @property
     def stack(self) -> str:
         """The error as Python prints it; only its text if that says all, as that of a script's exit code does."""
         if self.explains_itself:
-            return str(self.error)
+            return without_middle(str(self.error))
         return stack_text(self.error)
 
 
@@ -144,19 +181,18 @@ def _log_with_stack(failure: Failure, then: str, **fields: object) -> None:
     extra = {**_about(failure), **fields}
     if failure.explains_itself:
         log.error("%s", text, extra=extra)
-    elif _is_printable(error):
+    elif _is_short(error):
         log.error("%s", text, exc_info=error, extra=extra)
     else:
         log.error("%s\n%s", text, failure.stack.rstrip(), extra=extra)
 
 
-def _is_printable(error: BaseException) -> bool:
-    """Whether the log can print an error with its stack: its class may keep it from that."""
+def _is_short(error: BaseException) -> bool:
+    """Whether the log can print an error with its stack: its class may keep it from that, or it may be very long."""
     try:
-        format_exception(error)
+        return sum(map(len, format_exception(error))) <= LONGEST_STACK
     except Exception:
         return False
-    return True
 
 
 def announce_failure(failure: Failure, handler: str) -> None:

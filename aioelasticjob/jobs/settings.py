@@ -65,9 +65,15 @@ class CommonSettings(TypedDict, total=False):
     error_handler_options: Mapping[str, str]
     """The options of the error handler, text by name."""
     alert_on: Sequence[Alert] | str
-    """What the error handler is called for: runs that `failed` or were `given-up`, moments that were `missed`, and
-    `nobody-there`. A list, or text such as `"failed,missed"`. A failed run for which the error handler is not called is
-    logged."""
+    """What the error handler is called for. By workers: for runs that `failed` or were `given-up`, and for moments that
+    were `missed`. By `aioelasticjob alert`: `nobody-there`, `nobody-leads`, `failing`, `misfiring`, `late`,
+    `writes-refused`, `config-unusable`, `clock-differs`; it also says when they, and `given-up`, are over. A list, or
+    text such as `"failed,missed"`. A failed run for which the error handler is not called is logged."""
+    must_end_within: Duration | None
+    """A moment is `late` if its run has not ended on all items so long after it came, at least 0.001 s; `None` is no
+    limit. Needs `monitor_execution`; not with `streaming`."""
+    must_start_within: Duration | None
+    """The same for moments that have not begun on all items."""
     log_runs: Literal["none", "failures", "ends", "all"]
     """Which runs the log has: `"none"`; `"failures"`: those that failed, were cancelled or cut off; `"ends"`, also one
     line for each run with its items, source, duration and outcome; `"all"`, also one line when a run begins. With

@@ -202,6 +202,10 @@ class JobStatus:
     """Whether the job is another program's: nothing is written to it, and ``fault`` says what shows that."""
     left_at: datetime | None = None
     """When an instance has last left the job gracefully; None if none ever has, and for another program's job."""
+    scheduled_since: float = 0.0
+    """Since when its schedule is in force, in seconds since the epoch."""
+    configured_at: float = 0.0
+    """When its configuration was written last, in seconds since the epoch."""
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -355,6 +359,8 @@ def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = No
         paused_since=None if pause is None else moment(pause.stat.ctime),
         foreign=error is not None,
         left_at=None if left is None else moment(left),
+        scheduled_since=max(view.schedules.since / 1000, view.schedules.made_at),
+        configured_at=node.stat.mtime,
     ).at(now)
 
 

@@ -33,12 +33,12 @@ from aioelasticjob.errors import (
     ClockSkew,
     Conflict,
     ElasticJobError,
+    FaultAlert,
     Fenced,
     GivenUp,
     InvalidState,
     JobConflict,
     MissedRuns,
-    NobodyThere,
     NodeTooLarge,
     NotAnException,
     OutcomeUnknown,
@@ -132,9 +132,9 @@ ERRORS = (
     NotAnException("the handler", SystemExit(3), is_cancelled=False),
     GivenUp(3, "10.0.0.5@-@7-0a1b2c3d"),
     MissedRuns(f"item 2 missed the run of 2026-11-20T02:00:00+00:00: {BUSY}; it is not run", BUSY),
-    NobodyThere(
-        "no instance is up, at least since 2026-11-20T01:00:00+00:00: its runs are missed,"
-        " the next one at 2026-11-20T02:00:00+00:00"
+    FaultAlert(
+        "nobody-there began: no instance is up: its runs are missed, the next one at 2026-11-20T02:00:00+00:00;"
+        " since 2026-11-20T01:00:00+00:00"
     ),
     ProcessDied("shop.report", -9),
     Unguarded("[Errno 12] Cannot allocate memory"),

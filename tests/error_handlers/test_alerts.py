@@ -20,8 +20,8 @@ from aiohttp import web
 from aiosmtpd.handlers import Message as Received
 from aiosmtpd.smtp import SMTP
 
-from aioelasticjob.error_handlers import Failure, Undelivered, alerts, find, options
-from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.error_handlers import AlertPart, Failure, Undelivered, alerts, find, options
+from aioelasticjob.errors import LONGEST_STACK, InvalidSetting
 from tests.error_handlers.failures import failure
 
 
@@ -67,6 +67,81 @@ async def conversing(
         yield server.sockets[0].getsockname()[1]
         for one in over:
             await one.wait()
+
+
+def test_messages_have_only_the_beginning_and_the_end_of_a_very_long_error() -> None:
+    sizes = list[int]()
+
+    async def receive(request: web.Request) -> web.Response:
+        sizes.append(len(await request.read()))
+        return web.Response(status=204)
+
+    failed = failure("x" * 3_000_000 + " the end")
+
+    async def main() -> None:
+        async with serving(receive) as url:
+            await alerts.webhook(failed, {"url": url})
+
+    asyncio.run(main())
+    assert sizes[0] < 3 * LONGEST_STACK
+    assert len(failed.text) < 2 * LONGEST_STACK
+    assert "the end" in failed.text
+
+
+def test_a_webhook_gets_the_alerts_of_a_message_with_the_keys_of_alertmanager() -> None:
+    seen: list[Any] = []
+
+    def answer(request: web.Request, body: Any) -> web.Response:
+        seen.append(body)
+        return web.Response(status=204)
+
+    async def main() -> None:
+        async with receiving(answer) as url:
+            part = AlertPart("late", "report", "resolved", "2026-01-01T12:00:00", "2026-01-01T13:00:00", "text", "link")
+            await alerts.webhook(replace(failure(), what="late", alerts=(part,) * 501), {"url": url})
+
+    asyncio.run(main())
+    (body,) = seen
+    assert (body["what"], body["status"], body["link"], body["alertsLeftOut"]) == ("late", "resolved", "link", 1)
+    assert (
+        body["alerts"]
+        == [
+            {
+                "status": "resolved",
+                "kind": "late",
+                "job": "report",
+                "startsAt": "2026-01-01T12:00:00",
+                "endsAt": "2026-01-01T13:00:00",
+                "text": "text",
+                "link": "link",
+            }
+        ]
+        * 500
+    )
+
+
+@pytest.mark.parametrize(("status", "wrong"), [(200, ""), (500, "answered 500")])
+def test_a_heartbeat_is_a_call_that_has_to_be_answered(status: int, wrong: str) -> None:
+    async def receive(request: web.Request) -> web.Response:
+        return web.Response(status=status)
+
+    async def main() -> None:
+        application = web.Application()
+        application.router.add_get("/beat", receive)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        try:
+            await alerts.call(f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}/beat")  # type: ignore[union-attr]
+        finally:
+            await runner.cleanup()
+
+    if wrong:
+        with pytest.raises(Undelivered, match=wrong):
+            asyncio.run(main())
+    else:
+        asyncio.run(main())
 
 
 def test_a_webhook_gets_it_all_as_json() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from aioelasticjob.config.types import Alert, RegistryAlert
+from aioelasticjob.config.types import Alert, AlertKind, RegistryAlert
 
 FAILED_IN_A_ROW: Final = 3
 """So many failed runs of an item one after another make a job failing."""
@@ -29,7 +29,7 @@ CLOCK_SECONDS: Final = 1.0
 class Kind:
     """One kind of alert."""
 
-    name: str
+    name: AlertKind
     rule: str
     """When it fires, in words; a key of the console's catalogue."""
     over: str
@@ -40,7 +40,7 @@ class Kind:
     """Otherwise, how many seconds it has to last."""
 
 
-KINDS: Final[Mapping[str, Kind]] = {
+KINDS: Final[Mapping[AlertKind, Kind]] = {
     kind.name: kind
     for kind in (
         Kind(

@@ -10,6 +10,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
+from aioelasticjob.config.types import AlertKind
 from aioelasticjob.ground.nesting import read_json
 
 MAX_EPISODES: Final = 10
@@ -29,7 +30,7 @@ INTERVAL: Final = 600.0
 class AlertKey:
     """What an alert is about, within its registry."""
 
-    kind: str
+    kind: AlertKind
     job: str = ""
     """Empty for a fault that belongs to no job."""
 
@@ -70,7 +71,7 @@ class Claim:
 class AlertState:
     """One alert.  It fires until ``resolved``, and is kept for a while after that."""
 
-    kind: str
+    kind: AlertKind
     job: str
     since: float
     text: str

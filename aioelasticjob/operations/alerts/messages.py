@@ -1,0 +1,103 @@
+"""Messages about alerts as error handlers are given them, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote
+
+from aioelasticjob.error_handlers import AlertPart, Failure
+from aioelasticjob.errors import FaultAlert
+from aioelasticjob.ground.plural import counted
+from aioelasticjob.ground.times import moment, time_text
+from aioelasticjob.operations.alerts.kinds import KINDS
+from aioelasticjob.operations.alerts.state import AlertState
+
+NAMED_IN_SUBJECT: Final = 3
+"""So many jobs the subject of a message about several alerts names."""
+
+
+def failure_of(alerts: Sequence[AlertState], namespace: str, console: str, now: float) -> Failure:
+    """Return the message about one or more alerts; ``console`` is the address of the console's pages of a registry."""
+    parts = tuple(_part(alert, console) for alert in alerts)
+    first = alerts[0]
+    if len(alerts) == 1:
+        job = first.job
+        text = _sentence(first)
+        note = _untold(first)
+    else:
+        job = ""
+        text = _summary(parts)
+        note = "\n".join(filter(None, map(_untold_of_job, alerts)))
+    return Failure(
+        job=job,
+        instance="",
+        items=(),
+        task_id="",
+        fire_time="",
+        error=FaultAlert(text),
+        reported_at=now,
+        what=first.kind,
+        note=note,
+        namespace=namespace,
+        alerts=parts,
+    )
+
+
+def _part(alert: AlertState, console: str) -> AlertPart:
+    link = ""
+    if console:
+        page = f"job/{quote(alert.job, safe='')}" if alert.job else "alerts"
+        link = f"{console.rstrip('/')}/{page}"
+    who = f"{alert.job}: " if alert.job else ""
+    return AlertPart(
+        kind=alert.kind,
+        job=alert.job,
+        status="firing" if alert.fires else "resolved",
+        since=_time(alert.since),
+        until="" if alert.resolved is None else _time(alert.resolved),
+        text=f"{who}{_sentence(alert)}",
+        link=link,
+    )
+
+
+def _sentence(alert: AlertState) -> str:
+    kind = KINDS[alert.kind]
+    if alert.resolved is not None:
+        return f"{alert.kind} is over: {kind.over}, from {_time(alert.since)} to {_time(alert.resolved)}"
+    verb = "goes on" if alert.told is not None and alert.told.since == alert.since else "began"
+    return f"{alert.kind} {verb}: {alert.text}; since {_time(alert.since)}"
+
+
+def _summary(parts: Sequence[AlertPart]) -> str:
+    """Return the subject of a message about several alerts."""
+    by_status = Counter(part.status for part in parts)
+    numbers = ", ".join(f"{number} {status}" for status, number in sorted(by_status.items()))
+    names = list(dict.fromkeys(f"{part.kind} {part.job}".rstrip() for part in parts))
+    named = ", ".join(names[:NAMED_IN_SUBJECT])
+    more = "" if len(names) <= NAMED_IN_SUBJECT else ", …"
+    return f"{counted(len(parts), 'alert')} ({numbers}): {named}{more}"
+
+
+def _untold(alert: AlertState) -> str:
+    """Return what no message has told before, though it should have."""
+    said = list[str]()
+    if alert.trouble:
+        said.append(f"{counted(alert.tries, 'attempt')} to deliver this failed, the last one because: {alert.trouble}.")
+    if alert.resolved is not None and (alert.told is None or alert.told.since != alert.since):
+        said.append("Nobody was told when it began.")
+    if alert.untold:
+        times = ", ".join(f"{_time(one.since)} to {_time(one.until)}" for one in alert.untold)
+        more = f", and {counted(alert.left_out, 'time')} before" if alert.left_out else ""
+        said.append(f"It was also so, which was not told yet: {times}{more}.")
+    return " ".join(said)
+
+
+def _untold_of_job(alert: AlertState) -> str:
+    untold = _untold(alert)
+    return f"{alert.key.name}: {untold}" if untold else ""
+
+
+def _time(seconds: float) -> str:
+    return time_text(moment(seconds))

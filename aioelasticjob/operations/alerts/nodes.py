@@ -1,0 +1,144 @@
+"""Where the states of alerts are kept: in nodes of the registry, which several commands share, or in a file of one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from aioelasticjob.core.layout import ALERTS, child
+from aioelasticjob.errors import Conflict, InvalidSetting, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.operations.alerts.state import AlertKey, AlertState, decode, encode
+from aioelasticjob.registry.session import Session
+from aioelasticjob.registry.transaction import Create, Delete, Op, Set
+
+NOT_WRITTEN = (Conflict, SessionEnded, Suspended, OutcomeUnknown)
+"""What happens to a write if another command was faster, or the registry is away: the states are read again."""
+TOGETHER = 100
+"""So many states are written in one transaction."""
+
+
+class AlertStore(Protocol):
+    """Keeps the states of alerts."""
+
+    @property
+    def states(self) -> Mapping[AlertKey, AlertState]:
+        """The states as they were read or written last."""
+        ...
+
+    async def write(self, changes: Mapping[AlertKey, AlertState | None]) -> bool:
+        """Write states, or remove them; return whether that was done.  If not, the states are to be read again."""
+        ...
+
+
+async def alerts(session: Session) -> tuple[AlertState, ...]:
+    """Read the alerts of a namespace: those that fire, and those of the last day that are over.
+
+    Raises:
+        RegistryError: the registry could not be read.
+    """
+    store = AlertNodes(session)
+    await store.read()
+    return tuple(store.states[key] for key in sorted(store.states))
+
+
+class AlertNodes:
+    """The alerts of a namespace, in the registry.  A node that somebody has made by hand is replaced if need be."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._versions: dict[str, int] = {}
+        """By the names of the nodes that are there."""
+        self._has_parent = False
+        self.states: dict[AlertKey, AlertState] = {}
+
+    async def read(self) -> None:
+        """Read all states.
+
+        Raises:
+            RegistryError: the registry could not be read.
+        """
+        await self._session.sync()
+        tree = await self._session.subtree([ALERTS])
+        self._has_parent = ALERTS in tree
+        self._versions = {}
+        self.states = {}
+        for name in tree.children(ALERTS):
+            node = tree.get(child(ALERTS, name))
+            if node is None:
+                continue
+            self._versions[name] = node.stat.version
+            state = decode(node.data)
+            if state is not None and state.key.name == name:
+                self.states[state.key] = state
+
+    async def write(self, changes: Mapping[AlertKey, AlertState | None]) -> bool:
+        """Write states by the versions that were read; return whether all were written."""
+        operations = [self._operation(key, state) for key, state in changes.items()]
+        above: list[Op] = [] if self._has_parent else [Create(ALERTS)]
+        try:
+            done = await self._session.commit([*above, *operations], incarnation=self._session.incarnation)
+        except NOT_WRITTEN:
+            return False
+        self._has_parent = True
+        for (key, state), version in zip(changes.items(), done.versions[len(above) :], strict=True):
+            if state is None:
+                self._versions.pop(key.name, None)
+                self.states.pop(key, None)
+            else:
+                self._versions[key.name] = version
+                self.states[key] = state
+        return True
+
+    def _operation(self, key: AlertKey, state: AlertState | None) -> Op:
+        path = child(ALERTS, key.name)
+        version = self._versions.get(key.name)
+        if state is None:
+            return Delete(path, -1 if version is None else version)
+        return Create(path, encode(state)) if version is None else Set(path, encode(state), version)
+
+
+class AlertFile:
+    """The alerts that one command alone can see, in a file: the registry that is away cannot hold its own alert."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.states: dict[AlertKey, AlertState] = {}
+        if path is None:
+            return
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise InvalidSetting("state_file", str(path), f"cannot be read: {error}") from error
+        state = decode(data)
+        if state is not None:
+            self.states[state.key] = state
+
+    async def write(self, changes: Mapping[AlertKey, AlertState | None]) -> bool:
+        """Write the one state, in place of the file.
+
+        Raises:
+            InvalidSetting: the file cannot be written.
+        """
+        for key, state in changes.items():
+            if state is None:
+                self.states.pop(key, None)
+            else:
+                self.states[key] = state
+        if self._path is not None:
+            data = b"".join(encode(state) for state in self.states.values()) or json.dumps({}).encode()
+            self._replace(self._path, data)
+        return True
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        beside = path.with_name(f"{path.name}.new")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_bytes(data)
+            os.replace(beside, path)
+        except OSError as error:
+            raise InvalidSetting("state_file", str(path), f"cannot be written: {error}") from error

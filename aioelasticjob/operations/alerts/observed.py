@@ -1,0 +1,102 @@
+"""The newest runs of jobs, as their records have shown them one after another.  Nothing here waits."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from aioelasticjob.model import GIVEN_UP, Outcome, Owing, Record
+from aioelasticjob.operations.alerts.kinds import MISFIRE_SECONDS, RATED_RUNS
+from aioelasticjob.operations.status import JobStatus
+
+FAILURES: Final = (Outcome.FAILED, Outcome.TIMED_OUT, GIVEN_UP)
+"""Outcomes of runs that have failed.  A run that was stopped or handed over has not."""
+
+
+@dataclass(slots=True)
+class _Item:
+    ended: int = 0
+    """When the newest run ended that is counted, in milliseconds."""
+    in_a_row: int = 0
+    """How many runs have failed since the last one that did not, as far as they were seen."""
+    reports: frozenset[Owing] = frozenset()
+    """The reports of missed moments in the record that was seen last."""
+
+
+@dataclass(slots=True)
+class JobRuns:
+    """The newest runs of one job that were seen."""
+
+    failed: deque[bool] = field(default_factory=lambda: deque(maxlen=RATED_RUNS))
+    """Of each of the newest runs, whether it failed; the newest is the last."""
+    missed: deque[tuple[float, int]] = field(default_factory=deque)
+    """When moments were reported as missed, and how many."""
+    _items: dict[int, _Item] = field(default_factory=dict)
+    _seen: JobStatus | None = None
+
+    def in_a_row(self, item: int) -> int:
+        """Return how many runs of an item have failed since the last one that did not, as far as they were seen."""
+        found = self._items.get(item)
+        return 0 if found is None else found.in_a_row
+
+    def missed_lately(self, now: float) -> int:
+        """Return how many moments were reported as missed in the last ``MISFIRE_SECONDS``."""
+        while self.missed and self.missed[0][0] <= now - MISFIRE_SECONDS:
+            self.missed.popleft()
+        return sum(count for _, count in self.missed)
+
+    def see(self, job: JobStatus, now: float) -> None:
+        """Take in the present records of the job."""
+        if job is self._seen:
+            return
+        is_new = self._seen is None
+        self._seen = job
+        numbers = set[int]()
+        for one in job.items:
+            numbers.add(one.item)
+            if one.record is not None:
+                self._see_record(self._items.setdefault(one.item, _Item()), one.record, now, is_new)
+        for number in self._items.keys() - numbers:
+            del self._items[number]
+
+    def _see_record(self, item: _Item, record: Record, now: float, is_new: bool) -> None:
+        reports = frozenset(record.owing)
+        if not is_new:  # otherwise nobody knows when they were made
+            for report in reports - item.reports:
+                self.missed.append((now, report.count))
+        item.reports = reports
+        if record.completed_at <= item.ended:
+            return
+        item.ended = record.completed_at
+        has_failed = _has_failed(record)
+        self.failed.append(has_failed)
+        item.in_a_row = item.in_a_row + 1 if has_failed else 0
+
+
+@dataclass(slots=True)
+class ObservedRuns:
+    """The newest runs of all jobs of a namespace."""
+
+    since: float
+    """Since when they are followed, in seconds since the epoch."""
+    jobs: dict[str, JobRuns] = field(default_factory=dict)
+
+    def see(self, jobs: Sequence[JobStatus], now: float) -> None:
+        """Take in the present records of all jobs; jobs that are gone are forgotten."""
+        for name in self.jobs.keys() - _names(jobs):
+            del self.jobs[name]
+        for job in jobs:
+            self.jobs.setdefault(job.name, JobRuns()).see(job, now)
+
+
+def _names(jobs: Iterable[JobStatus]) -> set[str]:
+    return {job.name for job in jobs}
+
+
+def _has_failed(record: Record) -> bool:
+    """Whether the newest run that has ended failed; if another one has begun since, only the error tells."""
+    if record.outcome:
+        return record.outcome in FAILURES
+    return bool(record.error)
