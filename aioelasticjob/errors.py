@@ -363,21 +363,25 @@ def error_text(error: BaseException) -> str:
 
     Of a very long text the middle is left out.
     """
-    try:
-        text = without_middle(str(error))
-    except BaseException:
-        text = "(its text cannot be had: __str__ failed)"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def without_middle(text: str, longest: int = LONGEST_STACK) -> str:
-    """Return a text, or its beginning and its end if it is longer than that."""
-    if len(text) <= longest:
-        return text
-    half = longest // 2
-    return text[:half] + _LEFT_OUT.format(len(text) - 2 * half) + text[len(text) - half :]
+    return without_middle(_whole_text(error))
 
 
 def error_line(error: BaseException) -> str:
     """Return an error's class and the beginning of its text, which may be very long, for a line of the log."""
-    return _shortened(error_text(error), LONGEST_TEXT)
+    return _shortened(_whole_text(error), LONGEST_TEXT)
+
+
+def without_middle(text: str) -> str:
+    """Return a text, or its beginning and its end if it is longer than ``LONGEST_STACK``."""
+    if len(text) <= LONGEST_STACK:
+        return text
+    half = LONGEST_STACK // 2
+    return text[:half] + _LEFT_OUT.format(len(text) - 2 * half) + text[-half:]
+
+
+def _whole_text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except BaseException:
+        text = "(its text cannot be had: __str__ failed)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

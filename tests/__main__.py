@@ -1,8 +1,8 @@
 """Set up and run every test: ``python3 -m tests``.  Needs one of the Pythons 3.11 to 3.15 and nothing else.
 
 Makes ``.venv``, installs the project with the tools pinned in pyproject.toml, installs Debian's ``zookeeper``,
-``postgresql`` and ``chromium`` where apt can, and runs the checks one after another.  A suite that should run and was
-skipped is a failure.
+``postgresql``, ``chromium`` and ``prometheus`` where apt can, and runs the checks one after another.  A suite that
+should run and was skipped is a failure.
 
 The fast suites run on the other Pythons of this machine too, with the lowest or the newest allowed versions of the
 dependencies; a Python that the machine does not have is named at the end.
@@ -34,6 +34,7 @@ PACKAGES = {
     "zookeeper": "/usr/share/java/zookeeper.jar",
     "postgresql": "/usr/lib/postgresql/*/bin/initdb",
     "chromium": "/usr/bin/chromium",
+    "prometheus": "/usr/bin/promtool",
 }
 """Debian's packages that suites need, and what tells that one is there."""
 PACKAGES_OF_SID = {"debootstrap": "/usr/sbin/debootstrap"}

@@ -17,6 +17,7 @@ from anyio import to_thread
 
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import Began, Counts, Ended, Events, JobEvent
+from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.vitals import Vitals
 from aioelasticjob.registry.session_keeper import SessionState
 
@@ -35,6 +36,8 @@ MAX_WAITING_EVENTS = 50_000
 """Events that may wait; beyond that the oldest are not counted in histograms."""
 LATENESS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
 DURATIONS = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14400)
+RESULTS = ("delivered", "failed", "dropped")
+"""What becomes of failures for error handlers."""
 LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30)
 HELP = {
     "fires": "Claims of items, by source: CRON, TRIGGER, MISFIRE (late runs), FAILOVER (rescues), BACKFILL.",
@@ -215,7 +218,7 @@ class _LastMeasurement:
 def _standing(app: Observed, core: Any) -> Iterator[Metric]:
     """Return the metrics that are read from the application rather than counted here."""
     vitals = app.vitals
-    yield from _of_counts(app.counts, core)
+    yield from _of_counts(app.counts, [job.name for job in vitals.jobs], core)
     held = _gauge(core, "items_held", "job")
     leads = _gauge(core, "leader", "job")
     for job in vitals.jobs:
@@ -247,7 +250,8 @@ def _standing(app: Observed, core: Any) -> Iterator[Metric]:
         yield _gauge(core, "event_store_unwritten_seconds", value=vitals.unwritten)
 
 
-def _of_counts(counts: Mapping[str, Counts], core: Any) -> Iterator[Metric]:
+def _of_counts(counts: Mapping[str, Counts], jobs: Iterable[str], core: Any) -> Iterator[Metric]:
+    """Return the counters of jobs.  Each is there from the start, at 0: Prometheus cannot see a rise to the first 1."""
     fires = _counter(core, "fires", "job", "source")
     runs = _counter(core, "runs", "job", "outcome")
     misfires = _counter(core, "misfires", "job")
@@ -255,17 +259,18 @@ def _of_counts(counts: Mapping[str, Counts], core: Any) -> Iterator[Metric]:
     rescues = _counter(core, "rescues", "job")
     alerts = _counter(core, "alerts", "job", "result")
     failed_attempts = _counter(core, "failed_attempts", "job")
-    for job, count in counts.items():
-        for source, number in count.fires.items():
-            fires.add_metric([job, source.value], number)
-        for outcome, number in count.runs.items():
-            runs.add_metric([job, outcome.value], number)
-        for result, number in count.alerts.items():
-            alerts.add_metric([job, result], number)
+    for job in dict.fromkeys((*jobs, *counts)):
+        count = counts.get(job) or Counts()
+        for source in FireSource:
+            fires.add_metric([job, source.value], count.fires[source])
+        for outcome in Outcome:
+            runs.add_metric([job, outcome.value], count.runs[outcome])
+        for result in RESULTS:
+            alerts.add_metric([job, result], count.alerts[result])
         failed_attempts.add_metric([job], count.failed_attempts)
         misfires.add_metric([job], count.misfired)
         catch_ups.add_metric([job], count.caught_up)
-        rescues.add_metric([job], sum(number for source, number in count.fires.items() if source == "FAILOVER"))
+        rescues.add_metric([job], count.fires[FireSource.FAILOVER])
     yield from (fires, runs, failed_attempts, misfires, catch_ups, rescues, alerts)
 
 

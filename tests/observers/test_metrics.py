@@ -154,9 +154,10 @@ def test_what_jobs_do_is_what_is_measured() -> None:
             found.update(values(generate_latest(metrics.registry).decode()))
 
     simulate(scene)
-    assert found["aioelasticjob_fires_total"] == {"job=job,source=CRON": 3}
-    assert found["aioelasticjob_runs_total"] == {"job=job,outcome=completed": 6, "job=job,outcome=failed": 3}
-    assert found["aioelasticjob_run_duration_seconds_count"] == found["aioelasticjob_runs_total"]
+    assert above_zero(found["aioelasticjob_fires_total"]) == {"job=job,source=CRON": 3}
+    runs = above_zero(found["aioelasticjob_runs_total"])
+    assert runs == {"job=job,outcome=completed": 6, "job=job,outcome=failed": 3}
+    assert found["aioelasticjob_run_duration_seconds_count"] == runs
     assert found["aioelasticjob_run_duration_seconds_sum"]["job=job,outcome=failed"] == pytest.approx(6, abs=0.1)
     assert found["aioelasticjob_fire_lateness_seconds_count"] == {"job=job": 3}
     assert found["aioelasticjob_items_held"] == {"job=job": 3}
@@ -166,6 +167,34 @@ def test_what_jobs_do_is_what_is_measured() -> None:
     assert 0 < found["aioelasticjob_session_margin_seconds"][""] < 10
     assert found["aioelasticjob_registry_requests_total"][""] > 10
     assert 45 < found["aioelasticjob_event_loop_lag_seconds_count"][""] <= 51  # twice a second since the first event
+
+
+def above_zero(samples: dict[str, float]) -> dict[str, float]:
+    return {labels: value for labels, value in samples.items() if value}
+
+
+def test_each_counter_of_a_job_is_there_at_zero_before_its_first_run() -> None:
+    found: dict[str, dict[str, float]] = {}
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron="0 0 0 1 1 ? 2090")
+        metrics = Metrics(app)
+        async with app.running():
+            await here.until(5)
+            metrics.look()
+            from prometheus_client import generate_latest
+
+            found.update(values(generate_latest(metrics.registry).decode()))
+
+    simulate(scene)
+    counters = [name for name in found if name.endswith("_total") and "job=job" in str(found[name])]
+    assert {name for name in counters if any(found[name].values())} == set()
+    outcomes = ("completed", "failed", "timed out", "cancelled", "stopped")
+    assert found["aioelasticjob_runs_total"] == {f"job=job,outcome={outcome}": 0 for outcome in outcomes}
+    assert set(found["aioelasticjob_alerts_total"]) == {
+        f"job=job,result={result}" for result in ("delivered", "failed", "dropped")
+    }
+    assert len(counters) == 7
 
 
 def test_an_application_that_does_not_run_is_measured_too() -> None:
