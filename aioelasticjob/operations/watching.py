@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 from anyio import move_on_after
 
 from aioelasticjob.clock import Clock, SystemClock
-from aioelasticjob.core.layout import PROCESSES, SWITCHES, Layout
+from aioelasticjob.core.layout import ALERTS, PROCESSES, SWITCHES, Layout
 from aioelasticjob.errors import Suspended
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.operations.queries import can_be_a_job, forest, names, no_such, shown
@@ -124,7 +124,7 @@ class _StatusReader:
     def changed(self, kind: int, path: str) -> None:
         """Note that ``path`` has to be read again."""
         parts = path.split("/", 3)
-        if f"/{parts[1]}" == PROCESSES:  # no status of a job shows what processes say of themselves
+        if f"/{parts[1]}" in (ALERTS, PROCESSES):  # no status of a job shows these
             return
         if f"/{parts[1]}" == SWITCHES or (len(parts) > 2 and parts[2] not in self._hidden):
             self._dirty[path] = None
