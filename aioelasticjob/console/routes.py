@@ -25,7 +25,7 @@ from aioelasticjob.console.pages import (
     users,
 )
 from aioelasticjob.console.state import ConsoleState
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import Permission
 from aioelasticjob.console.web import frame
 from aioelasticjob.console.web.access import restricted
 from aioelasticjob.console.web.request import Handler, assets_version
@@ -59,37 +59,42 @@ class _RouteFactory:
     state: ConsoleState
     prefix: str = ""
 
-    def get(self, path: str, handler: Handler, role: Role | None = Role.VIEWER) -> Route:
+    def get(
+        self, path: str, handler: Handler, needs: Permission | None = Permission.SEE, *, signed_in: bool = True
+    ) -> Route:
         """Return the route to a page."""
-        endpoint = restricted(role, self.state, handler, registry=bool(self.prefix))
+        endpoint = restricted(self.state, handler, needs=needs, signed_in=signed_in, registry=bool(self.prefix))
         return Route(f"{self.prefix}{path}", endpoint, methods=["GET"])
 
-    def post(self, path: str, handler: Handler, role: Role | None = Role.OPERATOR, *, changes: bool = True) -> Route:
+    def post(
+        self, path: str, handler: Handler, needs: Permission | None, *, signed_in: bool = True, changes: bool = True
+    ) -> Route:
         """Return the route that a form is sent to."""
-        endpoint = restricted(role, self.state, handler, changes=changes, registry=bool(self.prefix))
+        registry = bool(self.prefix)
+        endpoint = restricted(self.state, handler, needs=needs, signed_in=signed_in, changes=changes, registry=registry)
         return Route(f"{self.prefix}{path}", endpoint, methods=["POST"])
 
 
 def _console_pages(to: _RouteFactory) -> list[BaseRoute]:
     return [
-        to.get("/", account.front, Role.NONE),
-        to.get("/live", frame.live, Role.NONE),
-        to.get("/login", account.sign_in_page, None),
-        to.post("/login", account.sign_in, None, changes=False),
-        to.post("/logout", account.sign_out, Role.NONE, changes=False),
-        to.get("/welcome/{token}", account.welcome_page, None),
-        to.post("/welcome/{token}", account.welcome, None, changes=False),
-        to.post("/preferences", account.set_preferences, None, changes=False),
-        to.get("/account", account.account_page, Role.NONE),
-        to.post("/account", account.change_password, Role.NONE, changes=False),
-        to.get("/users", users.page, Role.ADMIN),
-        to.post("/users", users.invite, Role.ADMIN),
-        to.post("/users/{name}", users.change, Role.ADMIN),
-        to.get("/audit", users.audit_log, Role.NONE),
-        to.get("/registries", registries.page, Role.NONE),
-        to.get("/registries/live", registries.live, Role.NONE),
-        to.post("/registries", registries.add, Role.ADMIN),
-        to.post("/registries/{name}/drop", registries.drop, Role.ADMIN),
+        to.get("/", account.front, None),
+        to.get("/live", frame.live, None),
+        to.get("/login", account.sign_in_page, None, signed_in=False),
+        to.post("/login", account.sign_in, None, signed_in=False, changes=False),
+        to.post("/logout", account.sign_out, None, changes=False),
+        to.get("/welcome/{token}", account.welcome_page, None, signed_in=False),
+        to.post("/welcome/{token}", account.welcome, None, signed_in=False, changes=False),
+        to.post("/preferences", account.set_preferences, None, signed_in=False, changes=False),
+        to.get("/account", account.account_page, None),
+        to.post("/account", account.change_password, None, changes=False),
+        to.get("/users", users.page, Permission.ADMINISTER),
+        to.post("/users", users.invite, Permission.ADMINISTER),
+        to.post("/users/{name}", users.change, Permission.ADMINISTER),
+        to.get("/audit", users.audit_log, None),
+        to.get("/registries", registries.page, None),
+        to.get("/registries/live", registries.live, None),
+        to.post("/registries", registries.add, Permission.ADMINISTER),
+        to.post("/registries/{name}/drop", registries.drop, Permission.ADMINISTER),
     ]
 
 
@@ -98,33 +103,33 @@ def _registry_pages(to: _RouteFactory) -> list[BaseRoute]:
         to.get("/live", frame.live),
         to.get("/jobs", overview.page),
         to.get("/jobs/live", overview.live),
-        to.post("/jobs/do", bulk.ask, Role.VIEWER),
-        to.post("/jobs/do/{action}", bulk.act, Role.VIEWER),
+        to.post("/jobs/do", bulk.ask, Permission.SEE),
+        to.post("/jobs/do/{action}", bulk.act, Permission.SEE),
         to.get("/jobs/report/{id}", bulk.report),
         to.get("/jobs/report/{id}/live", bulk.live),
         to.get("/servers", servers.page),
         to.get("/servers/live", servers.live),
         to.get("/servers/{ip}", server.page),
         to.get("/servers/{ip}/live", server.live),
-        to.get("/servers/{ip}/{action}", servers.confirm, Role.OPERATOR),
-        to.post("/servers/{ip}/{action}", servers.act),
+        to.get("/servers/{ip}/{action}", servers.confirm, Permission.OPERATE),
+        to.post("/servers/{ip}/{action}", servers.act, Permission.OPERATE),
         to.get("/history", history.page),
         to.get("/history/live", history.live),
         to.get("/history/{run}", history.run),
-        to.get("/export", transfer.export, Role.OPERATOR),
-        to.get("/transfer", transfer.page, Role.OPERATOR),
-        to.post("/transfer", transfer.import_jobs),
+        to.get("/export", transfer.export, Permission.CHANGE),
+        to.get("/transfer", transfer.page, Permission.CHANGE),
+        to.post("/transfer", transfer.import_jobs, Permission.CHANGE),
         to.get("/job/{job}", job.page),
         to.get("/job/{job}/live", job.live),
-        to.get("/job/{job}/dump", job.dump, Role.OPERATOR),
+        to.get("/job/{job}/dump", job.dump, Permission.CHANGE),
         to.get("/job/{job}/settings", configuring.page),
-        to.post("/job/{job}/settings", configuring.save),
-        to.post("/job/{job}/preview", configuring.preview, changes=False),
-        to.get("/job/{job}/acknowledge", acknowledging.form, Role.OPERATOR),
-        to.post("/job/{job}/acknowledge", acknowledging.acknowledge),
-        to.post("/job/{job}/acknowledge/end", acknowledging.end),
+        to.post("/job/{job}/settings", configuring.save, Permission.CHANGE),
+        to.post("/job/{job}/preview", configuring.preview, Permission.CHANGE, changes=False),
+        to.get("/job/{job}/acknowledge", acknowledging.form, Permission.OPERATE),
+        to.post("/job/{job}/acknowledge", acknowledging.acknowledge, Permission.OPERATE),
+        to.post("/job/{job}/acknowledge/end", acknowledging.end, Permission.OPERATE),
         to.get("/job/{job}/do/{action}", job.confirm),
-        to.post("/job/{job}/do/{action}", job.act, Role.VIEWER),
+        to.post("/job/{job}/do/{action}", job.act, Permission.SEE),
     ]
 
 

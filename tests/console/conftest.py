@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import Role
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.errors import unwrapped
 from aioelasticjob.operations import InstanceStatus

@@ -10,7 +10,7 @@ import anyio
 
 from aioelasticjob import operations
 from aioelasticjob.console.actions.bulk_actions import BulkAction
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import Role
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import Outcome

@@ -17,7 +17,7 @@ from typing import Final
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import Role
 from tests.console.browsing import QUIETLY, first_password, sign_in
 from tests.console.client import PASSWORD
 from tests.console.every_page import fill, paths_of

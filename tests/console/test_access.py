@@ -14,7 +14,8 @@ from aioelasticjob.console import Console, ConsoleSettings, asgi
 from aioelasticjob.console.pages.account import own_path
 from aioelasticjob.console.storage.audit import AuditRecord
 from aioelasticjob.console.storage.database import DataUnusable, open_database
-from aioelasticjob.console.users.accounts import Accounts, LastAdmin, Role
+from aioelasticjob.console.users.accounts import Accounts, LastAdmin
+from aioelasticjob.console.users.permissions import Role
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import Outcome
 from tests.console.client import PASSWORD, Browser, invitation_of

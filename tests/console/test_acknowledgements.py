@@ -12,7 +12,7 @@ import pytest
 
 from aioelasticjob.console.acknowledgement_ends import CONSOLE
 from aioelasticjob.console.storage.database import SCHEMA, open_database
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import Role
 from aioelasticjob.console.watching.acknowledgements import Acknowledgement, Acknowledgements
 from aioelasticjob.console.watching.health import health_of
 from aioelasticjob.errors import InvalidSetting

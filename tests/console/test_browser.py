@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import Role
 from tests.console.browsing import in_a_browser
 from tests.console.client import PASSWORD
 from tests.console.site import Site

@@ -11,7 +11,7 @@ import pytest
 
 from aioelasticjob.console.actions.bulk_actions import AT_ONCE, REPORTS_KEPT, BulkAction, BulkActions
 from aioelasticjob.console.pages import bulk as page_of_bulk
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import Role
 from aioelasticjob.errors import InvalidSetting
 from tests.console.client import Answer, Browser
 from tests.console.conftest import Play, Scene
@@ -117,7 +117,7 @@ def test_each_role_is_offered_and_may_do_what_it_may_do_to_one_job(play: Play) -
             assert ('type="checkbox"' in page.text) is bool(offered)
             for path, form in ((f"{JOBS}/do", {"action": "pause"}), (f"{JOBS}/do/pause", {})):
                 refused = await browser.post(path, {"csrf": page.token, "job:a": "1", **form})
-                assert (refused.status, "needs the role operator" in refused.text) == (403, True)
+                assert (refused.status, "needs the permission “operate”" in refused.text) == (403, True)
         assert (await vera.post(f"{JOBS}/do/trigger", {"csrf": page.token, "job:a": "1"})).status == 403
         question = await _ask(tom, "trigger", "a")
         assert (await tom.post(f"{JOBS}/do/trigger", {"job:a": "1"})).status == 403  # no token of a form

@@ -16,7 +16,7 @@ from aioelasticjob.console.drawing.sparkline import _TONES
 from aioelasticjob.console.language.i18n import NOUNS, choose, language
 from aioelasticjob.console.pages import history, job
 from aioelasticjob.console.pages.fields import SECTIONS, field_of
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import MEANINGS, Permission, Role
 from aioelasticjob.console.watching.health import _REASONS_IN_PLACE
 from aioelasticjob.console.watching.open_runs import ENDED
 from aioelasticjob.model import FireSource, Outcome
@@ -60,6 +60,7 @@ def _made() -> Iterator[str]:
     yield from (sentence for noun in NOUNS.values() for sentence in noun)
     attention = (CONSOLE.parent / "operations" / "attention.py").read_text()
     yield from re.findall(r'(?:Reason\("[^"]*", |sentence = )"([^"]+)"', attention)
+    yield from (*Permission, *MEANINGS.values())
     yield from (*Role, *FireSource, *Outcome, *history.OUTCOMES, *history.STATES.values(), *_TONES)
     for action in JOB_ACTIONS.values():
         yield from (action.label, *action.asks, *(one.label for one in action.inputs))

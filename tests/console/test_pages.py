@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
@@ -462,7 +463,7 @@ def test_the_audit_log_cannot_be_rewritten(play: Play) -> None:
 async def _settings(browser: Browser, **changed: str) -> Mapping[str, str]:
     """Return the settings form as it stands, with some fields typed anew."""
     page = await browser.get(f"{REPORT}/settings")
-    return {"csrf": page.token, "version": page.value("version"), "cron": page.value("cron"), **changed}
+    return {**_form_of(page.text), **changed}
 
 
 def test_a_cron_is_previewed_and_changed(play: Play) -> None:
@@ -534,9 +535,40 @@ def test_the_second_of_two_operators_is_told(play: Play) -> None:
         assert "0 0 1 * * ?" in answer.text
         assert "0 0 2 * * ?" in answer.text
         assert (await operations.job(scene.registry.session, "report", now=0)).config.cron == "0 0 1 * * ?"
-        again = {"csrf": answer.token, "version": answer.value("version"), "cron": answer.value("cron")}
-        assert (await second.post(f"{REPORT}/settings", again)).status == 303
+        assert (await second.post(f"{REPORT}/settings", _form_of(answer.text))).status == 303
         assert (await operations.job(scene.registry.session, "report", now=0)).config.cron == "0 0 2 * * ?"
+
+    play(act)
+
+
+def test_only_what_an_operator_has_changed_is_theirs(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        first, second = await scene.operator(), await scene.operator()
+        cron = await _settings(first, cron="0 0 1 * * ?")
+        items = await _settings(second, sharding_total_count="3", description="mine")
+        assert (await first.post(f"{REPORT}/settings", cron)).status == 303
+        answer = await second.post(f"{REPORT}/settings", items)
+        assert answer.status == 409
+        assert "both changed it" not in answer.text
+        merged = _form_of(answer.text)
+        assert (merged["cron"], merged["sharding_total_count"]) == ("0 0 1 * * ?", "3")
+        assert (await second.post(f"{REPORT}/settings", merged)).status == 303
+        config = (await operations.job(scene.registry.session, "report", now=0)).config
+        assert (config.cron, config.sharding_total_count) == ("0 0 1 * * ?", 3)
+
+    play(act)
+
+
+def test_a_setting_that_two_operators_have_changed_is_shown_with_all_three_values(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job(description="as it was")
+        first, second = await scene.operator(), await scene.operator()
+        mine, theirs = await _settings(first, description="first"), await _settings(second, description="second")
+        assert (await first.post(f"{REPORT}/settings", mine)).status == 303
+        answer = await second.post(f"{REPORT}/settings", theirs)
+        assert "both changed it" in answer.text
+        assert re.findall("<code>(as it was|first|second)</code>", answer.text) == ["as it was", "first", "second"]
 
     play(act)
 
@@ -574,20 +606,25 @@ class Fields(HTMLParser):
             self._area = self._select = ""
 
 
+def _form_of(page: str) -> dict[str, str]:
+    """Return the form of a page of settings as a browser would send it."""
+    fields = Fields()
+    fields.feed(page.split('id="settings">')[1].split("</form>")[0])
+    return fields.sent
+
+
 def test_a_form_left_as_it_is_changes_nothing(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.run_job(sharding_total_count=2, sharding_item_parameters={0: "a, b", 1: "c"}, timeout=1.5)
         browser = await scene.operator()
-        page = (await browser.get(f"{REPORT}/settings")).text
-        fields = Fields()
-        fields.feed(page.split('id="settings">')[1].split("</form>")[0])
-        assert "sharding_item_parameters" in fields.sent
+        form = _form_of((await browser.get(f"{REPORT}/settings")).text)
+        assert "sharding_item_parameters" in form
         before = _status(scene).config_version
         answer = await browser.post(
-            f"{REPORT}/preview", {name: text.replace("\n", "\r\n") for name, text in fields.sent.items()}
+            f"{REPORT}/preview", {name: text.replace("\n", "\r\n") for name, text in form.items()}
         )
         assert "Nothing is changed yet" in answer.text
-        await browser.post(f"{REPORT}/settings", fields.sent)
+        await browser.post(f"{REPORT}/settings", form)
         assert (await operations.job(scene.registry.session, "report", now=0)).config_version == before
 
     play(act)

@@ -12,7 +12,7 @@ import pytest
 
 from aioelasticjob import operations
 from aioelasticjob.console.actions.job_actions import Filled
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import Role
 from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations import RequestStatus

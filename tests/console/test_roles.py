@@ -10,7 +10,7 @@ import pytest
 
 from aioelasticjob.console import RegistrySettings
 from aioelasticjob.console.storage.database import GRANTS, SCHEMA, open_database
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import Permission, Role
 from aioelasticjob.console.watching.allowed_addresses import check_allowed
 from aioelasticjob.errors import InvalidSetting
 from tests.console.conftest import Play, Scene
@@ -18,24 +18,24 @@ from tests.console.conftest import Play, Scene
 JOB = "/r/billing/job/report"
 SERVER = "/r/billing/servers/127.0.0.1"
 CHANGES = {
-    Role.TRIGGER: ((f"{JOB}/do/trigger", {}),),
-    Role.OPERATOR: (
+    Permission.ASK: ((f"{JOB}/do/trigger", {}),),
+    Permission.OPERATE: (
         (f"{JOB}/do/pause", {}),
         (f"{JOB}/do/resume", {}),
         (f"{SERVER}/pause", {}),
         (f"{SERVER}/resume", {}),
     ),
-    Role.ADMIN: (
+    Permission.ADMINISTER: (
         ("/users", {"name": "x", "role": "king"}),
         ("/users/nobody", {}),
         ("/registries", {"name": "x", "address": "y", "try": "1"}),
         ("/registries/billing/drop", {}),
     ),
 }
-"""Forms, by the least role that may send them."""
+"""Forms, by the permission that sending them needs."""
 
 
-def test_each_role_may_do_what_those_before_it_may_and_no_more(play: Play) -> None:
+def test_each_role_may_do_what_its_permissions_say_and_no_more(play: Play) -> None:
     async def act(scene: Scene) -> None:
         await scene.run_job()
         people = {role: await scene.person(role.value, role) for role in Role if role is not Role.ADMIN}
@@ -43,27 +43,30 @@ def test_each_role_may_do_what_those_before_it_may_and_no_more(play: Play) -> No
         for role, browser in people.items():
             seen = 404 if role is Role.NONE else 403
 
-            def expected(least: Role, granted: int, refused: int, *, role: Role = role) -> int:
-                return granted if role.includes(least) else refused
+            def expected(needed: Permission, granted: int, refused: int, *, role: Role = role) -> int:
+                return granted if needed in role.permissions else refused
 
             token = (await browser.get("/account")).token
-            for path, form in CHANGES[Role.TRIGGER]:
-                assert (await browser.post(path, {"csrf": token, **form})).status == expected(Role.TRIGGER, 303, seen)
-            for path, form in CHANGES[Role.OPERATOR]:
-                assert (await browser.post(path, {"csrf": token, **form})).status == expected(Role.OPERATOR, 303, seen)
-            for path, form in CHANGES[Role.ADMIN]:
+            for path, form in CHANGES[Permission.ASK]:
+                status = (await browser.post(path, {"csrf": token, **form})).status
+                assert status == expected(Permission.ASK, 303, seen), (role, path)
+            for path, form in CHANGES[Permission.OPERATE]:
+                assert (await browser.post(path, {"csrf": token, **form})).status == expected(
+                    Permission.OPERATE, 303, seen
+                )
+            for path, form in CHANGES[Permission.ADMINISTER]:
                 status = (await browser.post(path, {"csrf": token, **form})).status
                 assert (status == 403) is (role is not Role.ADMIN), (role, path)
             for path in ("/r/billing/export", "/r/billing/transfer", f"{JOB}/dump"):
-                assert (await browser.get(path)).status == expected(Role.OPERATOR, 200, seen), (role, path)
-            assert (await browser.get("/audit")).status == expected(Role.OPERATOR, 200, 403)
-            assert (await browser.get("/users")).status == expected(Role.ADMIN, 200, 403)
+                assert (await browser.get(path)).status == expected(Permission.OPERATE, 200, seen), (role, path)
+            assert (await browser.get("/audit")).status == expected(Permission.OPERATE, 200, 403)
+            assert (await browser.get("/users")).status == expected(Permission.ADMINISTER, 200, 403)
             page = await browser.get(JOB)
-            assert page.status == expected(Role.VIEWER, 200, 404)
+            assert page.status == expected(Permission.SEE, 200, 404)
             if role is Role.VIEWER:
-                assert "needs the role operator" in (await browser.post(f"{JOB}/do/pause", {"csrf": token})).text
-            assert ("/do/trigger" in page.text) is role.includes(Role.TRIGGER)
-            assert ("/do/shut-down" in page.text) is role.includes(Role.OPERATOR)
+                assert "needs the permission “operate”" in (await browser.post(f"{JOB}/do/pause", {"csrf": token})).text
+            assert ("/do/trigger" in page.text) is (Permission.ASK in role.permissions)
+            assert ("/do/shut-down" in page.text) is (Permission.OPERATE in role.permissions)
 
     play(act)
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import Role
 from aioelasticjob.console.watching.shared_stores import scope_of, sharing
 from aioelasticjob.model import Outcome
 from aioelasticjob.observers.sql import Filter
@@ -33,7 +33,7 @@ def test_a_role_for_one_registry_shows_no_runs_of_another_that_has_the_same_stor
             await Browser(console).accept(invitation_of(console))
             accounts = console.state.storage.accounts
             await accounts.accept(await accounts.invite("olga", Role.NONE), "olga", PASSWORD)
-            await accounts.change("olga", grants={"other": Role.VIEWER})
+            await accounts.change("olga", grants={("other", ""): Role.VIEWER})
             olga, admin = Browser(console), Browser(console)
             await olga.sign_in("olga")
             await admin.sign_in()

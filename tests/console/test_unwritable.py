@@ -12,7 +12,7 @@ import pytest
 from aioelasticjob.console.storage.audit import AuditEntry
 from aioelasticjob.console.storage.database import Database, DatabaseUnwritable, open_database
 from aioelasticjob.console.storage.refusals import WINDOW
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import Role
 from aioelasticjob.console.users.sessions import TOUCH
 from tests.console.client import Browser
 from tests.console.conftest import Play, Scene

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from aioelasticjob import operations
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import Permission
 from aioelasticjob.cron.zone import typed_time
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.whole_numbers import whole_number
@@ -97,8 +97,8 @@ class Action:
     """What the form asks for."""
     plan: Plan | None = None
     """Returns a text about what would be done, which is shown for confirmation when the form is complete."""
-    role: Role = Role.OPERATOR
-    """Who may do it."""
+    needs: Permission = Permission.OPERATE
+    """The permission to do it."""
 
     @property
     def carries(self) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
             Input("expires", "Not if it cannot begin within", hint="2h"),
             _ID,
         ),
-        role=Role.TRIGGER,
+        needs=Permission.ASK,
     ),
     "backfill": Action(
         "Backfill",
@@ -182,21 +182,21 @@ ACTIONS: Final[Mapping[str, Action]] = {
         "Moments that ran before run again: the handler has to be able to do that.",
         asks=("fire_time",),
         inputs=(_ITEMS,),
-        role=Role.TRIGGER,
+        needs=Permission.ASK,
     ),
     "cancel": Action(
         "Stop",
         _cancel,
         "Handlers that run now are cancelled. Their runs end as stopped: they are neither rescued nor run again.",
         asks=("item", "fence"),
-        role=Role.TRIGGER,
+        needs=Permission.ASK,
     ),
     "cancel-request": Action(
         "Cancel the request",
         lambda s, job, form: operations.cancel_request(s, job, form.values.get("request", ""), by=form.by),
         consequences.CANCEL_REQUEST,
         asks=("request",),
-        role=Role.TRIGGER,
+        needs=Permission.ASK,
     ),
     "pause-request": Action(
         "Pause",

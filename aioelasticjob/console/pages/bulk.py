@@ -15,7 +15,7 @@ from aioelasticjob.console.pages.carrying_out import carry_out
 from aioelasticjob.console.pages.job_query import JobQuery
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.web.frame import frame_pieces
-from aioelasticjob.console.web.request import PageRequest, registry_of, require_role
+from aioelasticjob.console.web.request import PageRequest, registry_of, require, viewer_of
 from aioelasticjob.console.web.stream import Piece, Pieces, stream
 from aioelasticjob.errors import ElasticJobError
 
@@ -33,7 +33,10 @@ async def ask(request: PageRequest) -> Response:
     """Ask whether something is really meant for the jobs that were selected, or for all that the filter shows."""
     kind = _kind(request, request.form.get("action", ""))
     query = JobQuery.of(request.form)
-    jobs = _selected(request) if request.form.get("scope") != "found" else _found(request, query)
+    if request.form.get("scope") == "found":
+        jobs = _found(request, query, kind)
+    else:
+        jobs = _selected(request, kind)
     back = request.registry_url("jobs", **query.address())
     if problem := _problem(request, jobs):
         return request.redirect(back, problem, error=True)
@@ -52,7 +55,7 @@ async def ask(request: PageRequest) -> Response:
 async def act(request: PageRequest) -> Response:
     """Begin with it, and lead to its report, which shows the progress of what takes longer."""
     kind = _kind(request, request.http.path_params["action"])
-    jobs = _selected(request)
+    jobs = _selected(request, kind)
     if problem := _problem(request, jobs):
         return request.redirect(request.registry_url("jobs"), problem, error=True)
     bulk = BulkAction(request.viewer.name, registry_of(request).settings.name, kind, jobs)
@@ -106,21 +109,31 @@ def _problem(request: PageRequest, jobs: Sequence[str]) -> str | None:
     return None
 
 
-def _selected(request: PageRequest) -> list[str]:
-    return sorted(name.removeprefix(JOB) for name in request.form if name.startswith(JOB))
+def _selected(request: PageRequest, kind: str) -> list[str]:
+    """Return the jobs that were selected; if one of them is not this person's to act on, all are refused."""
+    names = sorted(name.removeprefix(JOB) for name in request.form if name.startswith(JOB))
+    if not names:
+        require(request, ACTIONS[kind].needs)
+    for name in names:
+        require(request, ACTIONS[kind].needs, viewer_of(request, name))
+    return names
 
 
-def _found(request: PageRequest, query: JobQuery) -> list[str]:
+def _found(request: PageRequest, query: JobQuery, kind: str) -> list[str]:
+    """Return the jobs that the filter shows and on which this person may act."""
     registry = registry_of(request)
     snapshot = registry.snapshot.value
-    return [status.name for status in query.found(snapshot, request.state.health_of(registry, snapshot))]
+    found = [status.name for status in query.found(snapshot, request.state.health_of(registry, snapshot))]
+    allowed = [name for name in found if viewer_of(request, name).has(ACTIONS[kind].needs)]
+    if not allowed:
+        require(request, ACTIONS[kind].needs)
+    return allowed
 
 
 def _kind(request: PageRequest, kind: str) -> str:
-    """Return what is to be done; a person without the role that it needs is refused."""
+    """Return what is to be done."""
     if kind not in BULK:
         raise HTTPException(404, request.translate("There is no such page."))
-    require_role(request, ACTIONS[kind].role)
     return kind
 
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from starlette.responses import Response
 
 from aioelasticjob import operations
-from aioelasticjob.console.pages.fields import changed_fields, sections, text_of
-from aioelasticjob.console.web.request import PageRequest, registry_of
+from aioelasticjob.config.job import JobConfig
+from aioelasticjob.console.pages.fields import base_of, sections, text_of, typed_changes
+from aioelasticjob.console.users.permissions import DEFINING_SETTINGS, needed_to_change
+from aioelasticjob.console.web.request import PageRequest, registry_of, require
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.operations import ChangedMeanwhile, JobStatus
@@ -29,6 +31,18 @@ class RejectedForm:
     """Whether somebody else has changed the settings since the form was opened."""
 
 
+@dataclass(frozen=True, slots=True)
+class ThreeValues:
+    """A setting that somebody has changed since the form was opened, as texts of the form."""
+
+    before: str
+    """What the registry held when the form was opened."""
+    there: str
+    """What it holds now."""
+    typed: str | None
+    """What this person typed; None if they left it as it was."""
+
+
 async def page(request: PageRequest) -> Response:
     """Show the settings, to look at or to change; of a configuration that is refused, what is wrong with it."""
     _, status = await _read(request)
@@ -40,7 +54,7 @@ async def preview(request: PageRequest) -> Response:
     session, status = await _read(request)
     context: dict[str, object] = {"job": status, "problem": "", "setting": "", "preview": None}
     try:
-        changes = _empty_as_none(changed_fields(request.form, status.config))
+        changes = _empty_as_none(typed_changes(request.form, status.config))
         now = request.state.clock.now()
         context["preview"] = await operations.preview(session, status.name, changes, now=now)
     except InvalidSetting as mistake:
@@ -57,7 +71,9 @@ async def save(request: PageRequest) -> Response:
     seen = whole_number(version)
     if seen is None:
         raise InvalidSetting("version", version[:40], "a whole number")
-    changes = _empty_as_none(changed_fields(request.form, status.config))
+    changes = _empty_as_none(typed_changes(request.form, status.config))
+    for permission in sorted(needed_to_change(changes)):
+        require(request, permission)
     before = {name: _json_value(getattr(status.config, name, None)) for name in changes}
     try:
         async with request.audited("change settings", status.name, asked=changes, before=before) as result:
@@ -83,16 +99,34 @@ async def _read(request: PageRequest) -> tuple[Session, JobStatus]:
 def _form(request: PageRequest, status: JobStatus, code: int = 200, attempt: RejectedForm | None = None) -> Response:
     """Show the form, with what came of an attempt to save it; no form if the settings would not be the job's."""
     rejected = attempt or RejectedForm()
-    theirs = _theirs(rejected.kept, status) if rejected.meanwhile else {}
-    shown = sections(status.config, masked=not request.viewer.is_operator)
-    return request.page("settings.html", code, job=status, sections=shown, rejected=rejected, theirs=theirs, tab="jobs")
+    kept = rejected.kept
+    three: Mapping[str, ThreeValues] = {}
+    if rejected.meanwhile:
+        three = _compared(kept, status.config)
+        kept = typed_changes(kept, status.config)
+    shown = sections(status.config, masked=not request.viewer.sees_credentials)
+    return request.page(
+        "settings.html",
+        code,
+        job=status,
+        sections=shown,
+        rejected=rejected,
+        kept=kept,
+        three=three,
+        defining=DEFINING_SETTINGS,
+        tab="jobs",
+    )
 
 
-def _theirs(kept: Mapping[str, str], status: JobStatus) -> Mapping[str, tuple[str, str]]:
-    """Return where the form and the registry differ now: what is there, and what was typed."""
+def _compared(form: Mapping[str, str], config: JobConfig) -> dict[str, ThreeValues]:
+    """Return the settings that this person has changed, or somebody else since the form was opened."""
+    typed = typed_changes(form, config)
     found = {}
-    for name, typed in changed_fields(kept, status.config).items():
-        found[name] = (text_of(status.config, name), typed)
+    for name in JobConfig.model_fields:
+        there = text_of(config, name)
+        before = base_of(form, name, there)
+        if name in typed or there != before:
+            found[name] = ThreeValues(before, there, typed.get(name))
     return found
 
 

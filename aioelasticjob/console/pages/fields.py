@@ -19,6 +19,8 @@ from aioelasticjob.operations.settings import UNCHANGEABLE
 
 SECTIONS: Final[Sequence[Section]] = (SCHEDULE, ITEMS, SAFETY, FAILURES, DATAFLOW, OWN, MORE)
 """The form's parts, in their order."""
+BASE: Final = "was:"
+"""Begins the name of a hidden field that says what the form showed of a setting when it was opened."""
 _LONG: Final = ("description", "sharding_item_parameters", "error_handler_options", "options")
 _PAIRS: Final = ("sharding_item_parameters", "labels")
 """Settings that are shown as pairs, such as ``team=billing, tier=gold``."""
@@ -122,13 +124,22 @@ def text_of(config: JobConfig, name: str) -> str:
     return str(value)
 
 
-def changed_fields(form: Mapping[str, str], config: JobConfig) -> dict[str, str]:
-    """Return the settings in a form that differ from the configuration it was made for."""
+def typed_changes(form: Mapping[str, str], config: JobConfig) -> dict[str, str]:
+    """Return the settings that were changed in a form since it was opened; others are not this person's."""
     found = {}
     for name in JobConfig.model_fields:
         if name in UNCHANGEABLE or name not in form:
             continue
-        text = form[name].replace("\r\n", "\n")
-        if text != text_of(config, name):
+        text = _one_newline(form[name])
+        if text != base_of(form, name, text_of(config, name)):
             found[name] = text
     return found
+
+
+def base_of(form: Mapping[str, str], name: str, present: str) -> str:
+    """Return what a form showed of a setting when it was opened; ``present`` if it does not say so."""
+    return _one_newline(form.get(f"{BASE}{name}", present))
+
+
+def _one_newline(text: str) -> str:
+    return text.replace("\r\n", "\n")  # browsers send two characters

@@ -12,7 +12,7 @@ from aioelasticjob import operations
 from aioelasticjob.console.actions.job_actions import ACTIONS, Action
 from aioelasticjob.console.pages.carrying_out import asked_for, carry_out, filled
 from aioelasticjob.console.pages.job_pieces import JobFeed, JobPieces
-from aioelasticjob.console.web.request import PageRequest, registry_of, require_role
+from aioelasticjob.console.web.request import PageRequest, registry_of, require
 from aioelasticjob.console.web.stream import stream
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.operations import ChangedMeanwhile, JobStatus, NotPossible
@@ -101,11 +101,11 @@ def _ask(
 
 
 def _action(request: PageRequest) -> Action:
-    """Return what is to be done; a person without the role that it needs is refused."""
+    """Return what is to be done; a person without the permission that it needs is refused."""
     found = ACTIONS.get(request.http.path_params["action"])
     if found is None:
         raise HTTPException(404, request.translate("There is no such page."))
-    require_role(request, found.role)
+    require(request, found.needs)
     return found
 
 

@@ -148,8 +148,8 @@ class OverviewFeed:
         for group in self.groups(snapshot):
             rows = [self.row(snapshot, name) for name in group.names]
             parts.append((group, rows))
-        may = self._request.viewer.may
-        actions = [(kind, ACTIONS[kind]) for kind in BULK if may(ACTIONS[kind].role)]
+        may = self._request.viewer.may_for_some_job
+        actions = [(kind, ACTIONS[kind]) for kind in BULK if may(ACTIONS[kind].needs)]
         return self._request.render(
             "jobs.html", parts=parts, feed=self, snapshot=snapshot, query=self._query, actions=actions
         )
@@ -158,17 +158,18 @@ class OverviewFeed:
         """Return a job's row, rendered once for all pages on which it looks the same."""
         request = self._request
         version = snapshot.changed[name]
-        look = (request.translate.code, request.root, request.viewer.may_trigger)
+        viewer = request.viewer.on(snapshot.jobs[name].config.labels)
+        look = (request.translate.code, request.root, viewer.may_ask)
         rows = request.state.rows.setdefault(self._registry, {}).setdefault(look, {})
         kept = rows.get(name)
         if len(rows) > 2 * len(snapshot.jobs) + PAGE:  # most are of jobs that are gone
             rows.clear()
         if kept is None or kept[0] != version:
             health = request.state.health_of(self._registry, snapshot).of[name]
-            kept = rows[name] = (version, self._row(snapshot.jobs[name], health))
+            kept = rows[name] = (version, self._row(snapshot.jobs[name], health, viewer.may_ask))
         return kept[1]
 
-    def _row(self, status: JobStatus, health: Health) -> str:
+    def _row(self, status: JobStatus, health: Health, may_select: bool) -> str:
         registry = self._registry
         request = self._request
         label = held_label(len(status.items), len(status.instances), request.translate)
@@ -178,6 +179,7 @@ class OverviewFeed:
             id=row_id(status.name),
             href=request.registry_url("job", status.name),
             health=health,
+            may_select=may_select,
             spark=sparkline(registry.runs.get(status.name, ()), request.translate),
             held=items_drawing(status, registry, label),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -67,7 +67,9 @@ class _ServerPieces:
         page = min(self.page, pages)
         first = (page - 1) * PAGE
         health = request.state.health_of(registry_of(request), snapshot).of
-        rows = [self._row(job, health[job.name]) for job in server.jobs[first : first + PAGE]]
+        shown = server.jobs[first : first + PAGE]
+        labels = {job.name: snapshot.jobs[job.name].config.labels for job in shown}
+        rows = [self._row(job, health[job.name], labels[job.name]) for job in shown]
         context = {"ip": self.ip, "page": page, "pages": pages}
 
         def whole(parts: Sequence[Piece]) -> str:
@@ -75,13 +77,17 @@ class _ServerPieces:
 
         return PieceGroup("server-jobs", rows, whole, pages)
 
-    def _row(self, job: JobOnServer, health: Health) -> Piece:
+    def _row(self, job: JobOnServer, health: Health, labels: Mapping[str, str]) -> Piece:
+        may_operate = self._request.viewer.on(labels).may_operate
+        looks = (job, health, may_operate)
         kept = self._rows.get(job.name)
-        if kept is None or kept[0] != (job, health):
+        if kept is None or kept[0] != looks:
             row = row_id(job.name)
             flags = operations.flags_of(job.server)
-            html = self._request.render("server-job.html", id=row, job=job, health=health, flags=flags)
-            kept = self._rows[job.name] = (job, health), Piece(row, html)
+            html = self._request.render(
+                "server-job.html", id=row, job=job, health=health, flags=flags, may_operate=may_operate
+            )
+            kept = self._rows[job.name] = looks, Piece(row, html)
         return kept[1]
 
 

@@ -9,7 +9,8 @@ from typing import Final, Literal
 from starlette.responses import Response
 
 from aioelasticjob import operations
-from aioelasticjob.console.web.request import PageRequest, registry_of
+from aioelasticjob.console.users.permissions import DEFINING_SETTINGS, Permission
+from aioelasticjob.console.web.request import PageRequest, registry_of, require, viewer_of
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.operations import ImportedJob
 
@@ -40,6 +41,7 @@ async def import_jobs(request: PageRequest) -> Response:
     overwrite = form.get("overwrite") == "1"
     try:
         jobs = await operations.preview_import(session, text, overwrite=overwrite)
+        _require_all_needed(request, jobs)
         if form.get("seen") != _digest(jobs):
             changed = "seen" in form
             return _page(request, 409 if changed else 200, jobs=jobs, changed=changed)
@@ -74,6 +76,13 @@ def _page(
         problem=problem,
         tab="jobs",
     )
+
+
+def _require_all_needed(request: PageRequest, jobs: Sequence[ImportedJob]) -> None:
+    """Refuse an import that says what runs, unless this person may say so for each of its jobs."""
+    for job in jobs:
+        if job.effect == "new" or DEFINING_SETTINGS & job.changes.keys():
+            require(request, Permission.DEFINE, viewer_of(request, job.name))
 
 
 def _digest(jobs: Sequence[ImportedJob]) -> str:

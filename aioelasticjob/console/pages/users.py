@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starlette.responses import Response
 
-from aioelasticjob.console.users.accounts import INVITATION, Role
-from aioelasticjob.console.web.request import PageRequest, require_role
+from aioelasticjob.console.users.accounts import INVITATION
+from aioelasticjob.console.users.permissions import MEANINGS, Permission, Role
+from aioelasticjob.console.web.request import PageRequest, require
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.whole_numbers import whole_number
+from aioelasticjob.operations.labels import label_in
 
 IN = "in:"
-"""Begins the name of a form's field for the role in one registry."""
+"""Begins the name of a form's field for the role in one registry, as ``in:billing``, or as ``in:billing:team=ads``."""
+LABEL_ROLES = tuple(role for role in Role if role.permissions > {Permission.SEE} and role is not Role.ADMIN)
+"""The roles that somebody can have for labelled jobs: those that add something to seeing a registry."""
 LINES = 50
 """Entries of the log on a page."""
 
 
 async def page(request: PageRequest) -> Response:
     """Show everybody."""
-    return request.page(
-        "users.html",
-        people=await request.state.storage.accounts.everybody(),
-        roles=tuple(Role),
-        link="",
-        invited="",
-        tab="users",
-    )
+    return await _page(request)
 
 
 async def invite(request: PageRequest) -> Response:
@@ -32,15 +31,16 @@ async def invite(request: PageRequest) -> Response:
     name = request.form.get("name", "").strip()
     state = request.state
     role = _role(request.form.get("role", "viewer"))
+    known = await state.storage.accounts.find(name)
+    if known is not None:  # an invitation changes no role
+        name = known.name
+        role = known.grants.role
     async with request.audited("invite", name, asked={"role": role.value}):
         token = await state.storage.accounts.invite(name, role)
     path = request.url("welcome", token)
     public = state.settings.public_url.rstrip("/")  # never the request's host: anybody can write one
     link = f"{public}{path.removeprefix(request.root)}" if public else path
-    people = await state.storage.accounts.everybody()
-    return request.page(
-        "users.html", people=people, roles=tuple(Role), link=link, invited=name, hours=INVITATION / 3600, tab="users"
-    )
+    return await _page(request, link=link, invited=name, kept_role=None if known is None else role)
 
 
 async def change(request: PageRequest) -> Response:
@@ -50,17 +50,18 @@ async def change(request: PageRequest) -> Response:
     form = request.form
     role = _role(form["role"]) if "role" in form else None
     disabled = form["disabled"] == "1" if "disabled" in form else None
-    everybody = await state.storage.accounts.everybody()
-    found = next((person for person in everybody if person.name == name), None)
+    found = await state.storage.accounts.find(name)
     if found is None:
         raise InvalidSetting("user", name[:100], "there is nobody of that name")
-    grants = {key.removeprefix(IN): _grant(form[key]) for key in form if key.startswith(IN)}
-    asked: dict[str, object] = {key: form[key] for key in form if key in ("role", "disabled") or key.startswith(IN)}
+    grants = _grants_in(form)
+    asked: dict[str, object] = {key: form[key] for key in form if key in ("role", "disabled")}
+    asked |= {_in_words(where): granted.value if granted else "" for where, granted in grants.items()}
     if not asked:
         raise InvalidSetting("user", name, "the form says neither a role nor whether the person is locked out")
-    before: dict[str, object] = {"role": found.role.value, "disabled": found.disabled}
-    before |= {registry: found.grants.get(registry) for registry in grants}
-    after: dict[str, object] = {"role": found.role.value, "disabled": found.disabled, **grants}
+    before: dict[str, object] = {"role": found.grants.role.value, "disabled": found.disabled}
+    before |= {_in_words(where): found.grants.granted(*where) for where in grants}
+    after: dict[str, object] = {"role": found.grants.role.value, "disabled": found.disabled}
+    after |= {_in_words(where): granted for where, granted in grants.items()}
     if role is not None:
         after["role"] = role.value
     if disabled is not None:
@@ -72,10 +73,26 @@ async def change(request: PageRequest) -> Response:
     return request.redirect(request.url("users"), notice)
 
 
+async def _page(request: PageRequest, *, link: str = "", invited: str = "", kept_role: Role | None = None) -> Response:
+    """Show everybody, and the link for whom was invited, who has ``kept_role`` if that was somebody known."""
+    return request.page(
+        "users.html",
+        people=await request.state.storage.accounts.everybody(),
+        roles=tuple(Role),
+        label_roles=LABEL_ROLES,
+        meanings=MEANINGS,
+        link=link,
+        invited=invited,
+        kept_role=kept_role,
+        hours=INVITATION / 3600,
+        tab="users",
+    )
+
+
 async def audit_log(request: PageRequest) -> Response:
     """Show the log, newest first; operators see what was done in their registries, administrators everything."""
     if not request.viewer.operates_somewhere:
-        require_role(request, Role.OPERATOR)
+        require(request, Permission.OPERATE)
     registries = None if request.viewer.is_admin else _operated(request)
     query = request.http.query_params
     await request.state.storage.complete_audit()
@@ -89,17 +106,43 @@ async def audit_log(request: PageRequest) -> Response:
 
 def _operated(request: PageRequest) -> list[str]:
     assert request.viewer.session is not None
-    person = request.viewer.session.person
+    grants = request.viewer.session.person.grants
     names = [one.settings.name for one in request.state.registries]
-    return [name for name in names if person.role_in(name).includes(Role.OPERATOR)]
+    return [name for name in names if Permission.OPERATE in grants.permissions(name)]
 
 
-def _grant(text: str) -> Role | None:
-    """Read the role in one registry; empty for the same one as elsewhere."""
-    role = _role(text) if text else None
+def _grants_in(form: Mapping[str, str]) -> dict[tuple[str, str], Role | None]:
+    """Read the roles in registries and for labelled jobs, by registry and label; None takes a role back."""
+    found = dict[tuple[str, str], Role | None]()
+    for key, value in form.items():
+        if key.startswith(IN):
+            registry, _, label = key.removeprefix(IN).partition(":")
+            found[registry, label] = _grant(value, label)
+    if typed := form.get("label", "").strip():
+        name, wanted = label_in(typed)
+        if wanted is None:
+            raise InvalidSetting("label", typed[:200], "write NAME=VALUE, such as team=billing")
+        label = f"{name}={wanted}"
+        found[form.get("label_registry", ""), label] = _grant(form.get("label_role", ""), label)
+    return found
+
+
+def _grant(text: str, label: str) -> Role | None:
+    """Read the role in one registry, or for its jobs with a label; empty for none of its own."""
+    if not text:
+        return None
+    role = _role(text)
     if role is Role.ADMIN:
         raise InvalidSetting("role", text, "administrators are so in all registries")
+    if label and role not in LABEL_ROLES:
+        raise InvalidSetting("role", text, f"for labelled jobs one of {', '.join(LABEL_ROLES)}")
     return role
+
+
+def _in_words(where: tuple[str, str]) -> str:
+    """Return a registry, or a registry and a label, as the audit log shows it."""
+    registry, label = where
+    return f"in {registry}, {label}" if label else f"in {registry}"
 
 
 def _role(text: str) -> Role:

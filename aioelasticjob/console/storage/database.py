@@ -26,7 +26,7 @@ UNWRITABLE: Final = {
 """What SQLite says if it cannot write: other errors are mistakes of ours."""
 FILE_LOST: Final = "its file was removed or replaced: put it back, or start the console again"
 FILE: Final = "console.db"
-VERSION: Final = 4
+VERSION: Final = 5
 GRANTS: Final = """
 create table grants (
     user text not null collate nocase references users(name) on delete cascade, registry text not null,
@@ -41,12 +41,26 @@ create table acknowledgements (
     note text not null, at real not null, until real not null, primary key (registry, job, subject)
 );
 """
+LABELS: Final = """
+alter table grants rename to former_grants;
+create table grants (
+    user text not null collate nocase references users(name) on delete cascade, registry text not null,
+    label text not null, role text not null, primary key (user, registry, label)
+);
+insert into grants select user, registry, '', role from former_grants;
+drop table former_grants;
+"""
+"""A grant with a label is about the jobs that have it; with an empty one, about the whole registry."""
 UPGRADES: Final = {
     # operators of version 1 might also add registries and invite others
     1: "update users set role = 'admin' where role = 'operator';\n"
     "update invitations set role = 'admin' where role = 'operator';\n" + GRANTS,
     2: ACCESS,
     3: ACKNOWLEDGEMENTS,
+    # operators of version 4 might also change what runs
+    4: LABELS + "update users set role = 'developer' where role = 'operator';\n"
+    "update grants set role = 'developer' where role = 'operator';\n"
+    "update invitations set role = 'developer' where role = 'operator';\n",
 }
 """By version, the statements that lead to the next one."""
 SCHEMA: Final = """
@@ -216,9 +230,9 @@ def _upgrade(connection: sqlite3.Connection, directory: Path) -> None:
     if version > VERSION:
         connection.rollback()
         raise DataUnusable(directory, f"was written by a newer console (data version {version}, known is {VERSION})")
-    scripts = (
-        [UPGRADES[old] for old in range(version, VERSION)] if version else [SCHEMA, GRANTS, ACCESS, ACKNOWLEDGEMENTS]
-    )
+    scripts = [SCHEMA, GRANTS, ACCESS, ACKNOWLEDGEMENTS, LABELS]
+    if version:
+        scripts = [UPGRADES[old] for old in range(version, VERSION)]
     for script in scripts:
         for statement in _statements(script):
             connection.execute(statement)

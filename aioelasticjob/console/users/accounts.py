@@ -5,8 +5,7 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import Final
 
 from argon2 import PasswordHasher
@@ -14,32 +13,11 @@ from argon2 import PasswordHasher
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.storage.database import Database
 from aioelasticjob.console.users.passwords import Passwords, check_name, check_password, digest
+from aioelasticjob.console.users.permissions import Grants, Role
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 
 INVITATION: Final = 24 * 3600.0
 """Seconds an invitation is good for."""
-
-
-class Role(StrEnum):
-    """What somebody may do in a registry; each role may do what those before it may."""
-
-    NONE = "none"
-    """Does not see the registry."""
-    VIEWER = "viewer"
-    """Sees the registry, but no credentials."""
-    TRIGGER = "trigger"
-    """Runs jobs now."""
-    OPERATOR = "operator"
-    """Changes jobs and servers, and sees credentials."""
-    ADMIN = "admin"
-    """Changes registries, databases and users as well; in all registries or in none."""
-
-    def includes(self, other: Role) -> bool:
-        """Whether this role may do what the other one may."""
-        return _ROLES.index(self) >= _ROLES.index(other)
-
-
-_ROLES: Final = tuple(Role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +25,11 @@ class Person:
     """Somebody who has signed in, or may."""
 
     name: str
-    role: Role
+    grants: Grants
     created: float
     disabled: bool = False
     invited: bool = False
     """Whether no password has been set yet."""
-
-    grants: Mapping[str, Role] = field(default_factory=dict)
-    """By registry, the role there where it is another one than ``role``."""
-
-    def role_in(self, registry: str) -> Role:
-        """Return what this person may do in a registry."""
-        return self.role if self.role is Role.ADMIN else self.grants.get(registry, self.role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +100,15 @@ class Accounts:
         return await self._database.run(
             lambda db: [_person(db, row) for row in db.execute("select * from users order by name").fetchall()]
         )
+
+    async def find(self, name: str) -> Person | None:
+        """Return the person of a name; None if there is nobody."""
+
+        def work(db: sqlite3.Connection) -> Person | None:
+            row = db.execute("select * from users where name = ?", (name,)).fetchone()
+            return None if row is None else _person(db, row)
+
+        return await self._database.run(work)
 
     async def nobody_there(self) -> bool:
         """Whether nobody has ever set a password."""
@@ -217,11 +197,12 @@ class Accounts:
         *,
         role: Role | None = None,
         disabled: bool | None = None,
-        grants: Mapping[str, Role | None] | None = None,
+        grants: Mapping[tuple[str, str], Role | None] | None = None,
     ) -> None:
         """Give a person another role, in all or in some registries, or let them in no more (or again).
 
-        Their sessions end.  A grant of None takes back the one that there is.
+        Their sessions end.  ``grants`` are by registry and label; an empty label stands for the whole registry.  A
+        grant of None takes back the one that there is.
 
         Raises:
             LastAdmin: nobody would be left who may let others in.
@@ -232,10 +213,11 @@ class Accounts:
                 db.execute("update users set role = ? where name = ?", (role.value, name))
             if disabled is not None:
                 db.execute("update users set disabled = ? where name = ?", (int(disabled), name))
-            for registry, granted in (grants or {}).items():
-                db.execute("delete from grants where user = ? and registry = ?", (name, registry))
+            for (registry, label), granted in (grants or {}).items():
+                where = (name, registry, label)
+                db.execute("delete from grants where user = ? and registry = ? and label = ?", where)
                 if granted is not None:
-                    db.execute("insert into grants values (?, ?, ?)", (name, registry, granted.value))
+                    db.execute("insert into grants values (?, ?, ?, ?)", (*where, granted.value))
             db.execute("delete from sessions where user = ?", (name,))
             left = db.execute("select 1 from users where role = 'admin' and not disabled and password is not null")
             if left.fetchone() is None:
@@ -256,13 +238,18 @@ class Accounts:
         return None if row is None else Invitation(row["user"], Role(row["role"]))
 
 
-def grants_of(db: sqlite3.Connection, name: str) -> dict[str, Role]:
-    """Return a person's roles in registries where they are other ones than elsewhere."""
-    rows = db.execute("select registry, role from grants where user = ?", (name,)).fetchall()
-    return {row["registry"]: Role(row["role"]) for row in rows}
+def grants_of(db: sqlite3.Connection, user: sqlite3.Row) -> Grants:
+    """Return what a person has been granted; ``user`` has the columns ``name`` and ``role``."""
+    by_registry = {}
+    by_label = {}
+    for row in db.execute("select registry, label, role from grants where user = ?", (user["name"],)):
+        role = Role(row["role"])
+        if row["label"]:
+            by_label[row["registry"], row["label"]] = role
+        else:
+            by_registry[row["registry"]] = role
+    return Grants(Role(user["role"]), by_registry, by_label)
 
 
 def _person(db: sqlite3.Connection, row: sqlite3.Row) -> Person:
-    name = row["name"]
-    invited = row["password"] is None
-    return Person(name, Role(row["role"]), row["created"], bool(row["disabled"]), invited, grants_of(db, name))
+    return Person(row["name"], grants_of(db, row), row["created"], bool(row["disabled"]), row["password"] is None)

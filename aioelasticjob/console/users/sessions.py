@@ -14,7 +14,7 @@ from itsdangerous import BadSignature, Signer
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.settings import ConsoleSettings
 from aioelasticjob.console.storage.database import Database, DatabaseUnwritable
-from aioelasticjob.console.users.accounts import Person, Role, grants_of
+from aioelasticjob.console.users.accounts import Person, grants_of
 from aioelasticjob.console.users.passwords import digest
 
 TOUCH = 60.0
@@ -105,8 +105,7 @@ class Sessions:
         ).fetchone()
         if row is None or not hmac.compare_digest(row["agent"], agent):
             return None
-        name = row["name"]
-        return Person(name, Role(row["role"]), row["user_created"], grants=grants_of(db, name)), row["seen"]
+        return Person(row["name"], grants_of(db, row), row["user_created"]), row["seen"]
 
     def _oldest(self, now: float) -> tuple[float, float]:
         """Return when a session must have been seen, and begun, at the earliest."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import Permission, Role
 from aioelasticjob.console.users.sessions import SignedIn
 
 
@@ -29,6 +30,8 @@ class Viewer:
     """Whether this console lets nobody change anything."""
     registry: str = ""
     """The registry that the page is about; empty for a page about none."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The labels of the job that the page is about; none for a page about no job."""
 
     @property
     def name(self) -> str:
@@ -38,44 +41,69 @@ class Viewer:
     @property
     def role(self) -> Role:
         """The role in the registry that the page is about; on a page about none, the role in all of them."""
+        return Role.NONE if self.session is None else self.session.person.grants.role_in(self.registry)
+
+    def on(self, labels: Mapping[str, str]) -> Viewer:
+        """Return this viewer as they look at a job that has these labels."""
+        return replace(self, labels=labels)
+
+    def has(self, permission: Permission) -> bool:
+        """Whether this person has a permission where the page is, also if this console changes nothing."""
         if self.session is None:
-            return Role.NONE
-        person = self.session.person
-        return person.role_in(self.registry) if self.registry else person.role
+            return False
+        return permission in self.session.person.grants.permissions(self.registry, self.labels)
+
+    def may(self, permission: Permission) -> bool:
+        """Whether this person may do now what a permission is for."""
+        return self.has(permission) and not self.read_only
+
+    def may_for_some_job(self, permission: Permission) -> bool:
+        """Whether this person may do now, to one job of the registry at least, what a permission is for."""
+        if self.session is None or self.read_only:
+            return False
+        return permission in self.session.person.grants.permissions_for_some_job(self.registry)
 
     @property
-    def is_operator(self) -> bool:
-        """Whether this person is shown what may hold secrets, and may change things where anybody may."""
-        return self.role.includes(Role.OPERATOR)
-
-    def may(self, role: Role) -> bool:
-        """Whether this person may do now what a role is for, if that changes something."""
-        return self.role.includes(role) and not self.read_only
-
-    @property
-    def may_trigger(self) -> bool:
+    def may_ask(self) -> bool:
         """Whether this person may run jobs now."""
-        return self.may(Role.TRIGGER)
+        return self.may(Permission.ASK)
 
     @property
     def may_operate(self) -> bool:
-        """Whether this person may change what the registry holds, now."""
-        return self.may(Role.OPERATOR)
+        """Whether this person may pause and stop jobs and servers, now."""
+        return self.may(Permission.OPERATE)
+
+    @property
+    def may_operate_some_job(self) -> bool:
+        """Whether this person may pause and stop one of the jobs at least, now."""
+        return self.may_for_some_job(Permission.OPERATE)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether this person may change settings, now."""
+        return self.may(Permission.CHANGE)
+
+    @property
+    def may_define(self) -> bool:
+        """Whether this person may change what runs, now."""
+        return self.may(Permission.DEFINE)
+
+    @property
+    def sees_credentials(self) -> bool:
+        """Whether this person is shown what may hold secrets."""
+        return self.has(Permission.CHANGE)
 
     @property
     def is_admin(self) -> bool:
         """Whether this person may see users and everything in the audit log."""
-        return self.role is Role.ADMIN
+        return self.has(Permission.ADMINISTER)
 
     @property
     def may_administer(self) -> bool:
         """Whether this person may change registries and users, now."""
-        return self.is_admin and not self.read_only
+        return self.may(Permission.ADMINISTER)
 
     @property
     def operates_somewhere(self) -> bool:
-        """Whether this person is an operator of any registry."""
-        if self.session is None:
-            return False
-        person = self.session.person
-        return any(role.includes(Role.OPERATOR) for role in (person.role, *person.grants.values()))
+        """Whether this person operates any registry."""
+        return self.session is not None and self.session.person.grants.allow_anywhere(Permission.OPERATE)

@@ -15,34 +15,51 @@ from starlette.responses import RedirectResponse, Response
 from aioelasticjob.console.state import ConsoleState
 from aioelasticjob.console.storage.audit import AuditEntry
 from aioelasticjob.console.storage.database import DatabaseUnwritable
-from aioelasticjob.console.users.accounts import Role
-from aioelasticjob.console.web.request import Forbidden, Handler, PageRequest, RoleMissing, read_request, require_role
+from aioelasticjob.console.users.permissions import Permission
+from aioelasticjob.console.web.request import (
+    Forbidden,
+    Handler,
+    PageRequest,
+    PermissionMissing,
+    read_request,
+    require,
+    viewer_of,
+)
 
 MAX_FIELDS: Final = 10_000
 """Fields of a form: each job that is selected is one."""
 
 
 def restricted(
-    role: Role | None, state: ConsoleState, handler: Handler, *, changes: bool = False, registry: bool = False
+    state: ConsoleState,
+    handler: Handler,
+    *,
+    needs: Permission | None,
+    signed_in: bool = True,
+    changes: bool = False,
+    registry: bool = False,
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint for those in ``role`` or above (None: for everybody); ``changes`` something in a registry."""
+    """Return an endpoint for those who have a permission, who have signed in, or for everybody.
+
+    ``changes``: it changes something in a registry; ``registry``: its address names a registry.
+    """
 
     async def endpoint(http: Request) -> Response:
         request = await read_request(state, http)
         session = request.viewer.session
         if http.method == "POST":
             await _check_form(request)
-        if role is not None and session is None:
+        if signed_in and session is None:
             return _ask_to_sign_in(request)
         if registry:
             _choose_registry(request, http.path_params["registry"])
         try:
-            if role is not None:
-                require_role(request, role)
+            if needs is not None:
+                require(request, needs)
             if changes and state.settings.read_only:
                 raise Forbidden(request.translate("This console is read-only."))
             return await handler(request)
-        except RoleMissing:
+        except PermissionMissing:
             await _note_refusal(request)
             raise
 
@@ -50,7 +67,7 @@ def restricted(
 
 
 async def _note_refusal(request: PageRequest) -> None:
-    """Write into the audit log what somebody has asked for whose role does not allow it."""
+    """Write into the audit log what somebody has asked for who has no permission for it."""
     viewer = request.viewer
     target = f"{request.http.method} {request.http.url.path}"
     entry = AuditEntry(viewer.name, viewer.address, "ask for", target, viewer.registry)
@@ -62,8 +79,9 @@ def _choose_registry(request: PageRequest, name: str) -> None:
     """Note the registry that a page is about.  One that this person may not see is not there."""
     request.registry = request.state.registries.get(name)
     request.viewer = replace(request.viewer, registry=name)
-    if request.registry is None or request.viewer.role is Role.NONE:
+    if request.registry is None or not request.viewer.has(Permission.SEE):
         raise HTTPException(404, request.translate("There is no such registry."))
+    request.viewer = viewer_of(request, request.http.path_params.get("job", ""))
 
 
 async def _check_form(request: PageRequest) -> None:

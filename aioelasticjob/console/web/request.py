@@ -22,7 +22,7 @@ from aioelasticjob.console.language.i18n import Language, choose
 from aioelasticjob.console.settings import is_zone
 from aioelasticjob.console.state import ConsoleState
 from aioelasticjob.console.storage.audit import AuditEntry, AuditOutcome, Facts
-from aioelasticjob.console.users.accounts import Role
+from aioelasticjob.console.users.permissions import Permission, Role
 from aioelasticjob.console.users.sessions import SignedIn
 from aioelasticjob.console.users.viewer import Viewer
 from aioelasticjob.console.watching.registry_watch import RegistryWatch
@@ -51,8 +51,8 @@ class Forbidden(HTTPException):
         super().__init__(403, why)
 
 
-class RoleMissing(Forbidden):
-    """The person's role does not allow that.  The refusal is written into the audit log."""
+class PermissionMissing(Forbidden):
+    """The person has no permission for that.  The refusal is written into the audit log."""
 
 
 @dataclass
@@ -91,8 +91,8 @@ class PageRequest:
         session = self.viewer.session
         if session is None:
             return ()
-        person = session.person
-        return [one for one in self.state.registries if person.role_in(one.settings.name) is not Role.NONE]
+        grants = session.person.grants
+        return [one for one in self.state.registries if grants.role_in(one.settings.name) is not Role.NONE]
 
     @property
     def is_fragment(self) -> bool:
@@ -124,7 +124,7 @@ class PageRequest:
 
     def shown(self, text: str | None) -> str:
         """Return text that may contain credentials as this viewer may see it."""
-        return text or "" if self.viewer.is_operator else hide_in_text(text or "")
+        return text or "" if self.viewer.sees_credentials else hide_in_text(text or "")
 
     def render(self, template: str, **context: object) -> str:
         """Return a piece of HTML."""
@@ -196,17 +196,25 @@ async def read_request(state: ConsoleState, http: Request, *, signed_in: bool = 
     return PageRequest(state, http, language, viewer)
 
 
-def require_role(request: PageRequest, role: Role) -> None:
-    """Refuse a person who has not this role in the registry that the page is about.
+def require(request: PageRequest, permission: Permission, viewer: Viewer | None = None) -> None:
+    """Refuse a person who has not this permission where the page is, or as ``viewer`` of another job.
 
     Raises:
-        RoleMissing: the person has another role.
+        PermissionMissing: the person has not.
     """
-    translate = request.translate
-    has = request.viewer.role
-    if not has.includes(role):
-        sentence = "That needs the role {needed}; yours is {role}."
-        raise RoleMissing(translate(sentence, needed=translate(role.value), role=translate(has.value)))
+    viewer = viewer or request.viewer
+    if not viewer.has(permission):
+        translate = request.translate
+        sentence = "That needs the permission “{needed}”, which your role, {role}, does not have."
+        raise PermissionMissing(
+            translate(sentence, needed=translate(permission.value), role=translate(viewer.role.value))
+        )
+
+
+def viewer_of(request: PageRequest, job: str) -> Viewer:
+    """Return the viewer as they look at a job of the registry that the page is about."""
+    status = registry_of(request).snapshot.value.jobs.get(job)
+    return request.viewer if status is None else request.viewer.on(status.config.labels)
 
 
 async def find_session(state: ConsoleState, http: Request, agent: str) -> SignedIn | None:
