@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Annotated, TypeAlias
 
 import typer
@@ -16,9 +17,11 @@ from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.terminal import confirm, out, write_json
 from aioelasticjob.clock import SystemClock
-from aioelasticjob.config.durations import EXPECTED, TYPED
+from aioelasticjob.config.durations import EXPECTED, TYPED, as_seconds
+from aioelasticjob.cron.zone import typed_time
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.plural import counted
+from aioelasticjob.ground.times import moment
 from aioelasticjob.operations import SERVER_ACTIONS, HostStatus, OperationResult, ServerAction, consequences
 from aioelasticjob.registry.session import Session
 
@@ -40,13 +43,39 @@ Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")
 
 @on_a_registry
 def pause(
-    where: RegistryOptions, name: JobOrNone = None, server: Server = None, yes: Yes = False, as_json: AsJson = False
+    where: RegistryOptions,
+    name: JobOrNone = None,
+    server: Server = None,
+    until: Annotated[
+        str | None, typer.Option(help="When it ends by itself: 2h, or 2026-01-31T08:00 (in UTC, if it names no zone).")
+    ] = None,
+    note: Annotated[str, typer.Option(help="Why, for those who see it.")] = "",
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """Pause a job, a job on one server, or a server in all jobs: nothing is run there, and all items stay there."""
+    end = None if until is None else _end(until)
     if name is None:
-        _do_to_server(where, SERVER_ACTIONS["pause"], server, yes, as_json)
-    else:
-        _do(where, lambda session: operations.pause(session, name, server=server, by=operator_name()), as_json)
+        _do_to_server(where, SERVER_ACTIONS["pause"], server, yes, as_json, note=note, until=end)
+        return
+    by = operator_name()
+    with as_typed(until=("until", until)):
+        _do(
+            where,
+            lambda session: operations.pause(session, name, server=server, by=by, note=note, until=end),
+            as_json,
+        )
+
+
+def _end(text: str) -> datetime:
+    """Return the end of a pause that somebody has typed: a time, or how long it lasts."""
+    try:
+        seconds = as_seconds(text)
+    except ValueError:
+        return typed_time("until", text, UTC, "how long, such as 2h; or a time, such as 2026-01-31T08:00")
+    if not isinstance(seconds, int | float):
+        raise InvalidSetting("until", text, TYPED)
+    return moment(SystemClock().now() + seconds)
 
 
 @on_a_registry
@@ -121,14 +150,21 @@ def remove(
         _do(where, lambda session: operations.remove(session, name, force=force, by=operator_name()), as_json)
 
 
-def _do_to_server(where: RegistryOptions, action: ServerAction, server: str | None, sure: bool, as_json: bool) -> None:
+def _do_to_server(
+    where: RegistryOptions,
+    action: ServerAction,
+    server: str | None,
+    sure: bool,
+    as_json: bool,
+    **options: object,
+) -> None:
     """Do something to a server in all jobs, after a question that names the jobs and what runs there."""
     ip = _needed(server)
     if not sure:
         now = SystemClock().now()
         found = where.look(lambda session: operations.jobs(session, now=now))
         confirm(_question(action, operations.host_of(found, ip), ip), sure=False)
-    _do(where, lambda session: action.do(session, ip, by=operator_name()), as_json)
+    _do(where, lambda session: action.do(session, ip, by=operator_name(), **options), as_json)
 
 
 def _question(action: ServerAction, host: HostStatus | None, ip: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable, Sequence, Set
 from functools import partial
+from math import inf
 from typing import Annotated, TypeAlias
 
 import typer
@@ -21,8 +22,9 @@ from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.cli.watching import Watch
 from aioelasticjob.clock import SystemClock
+from aioelasticjob.core.pauses import Pause
 from aioelasticjob.ground.plural import counted
-from aioelasticjob.ground.times import time_text
+from aioelasticjob.ground.times import moment, time_text
 from aioelasticjob.model import Record
 from aioelasticjob.observers.missed import Count, total_of
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, ProcessStatus
@@ -222,14 +224,22 @@ def _missed(count: Count) -> str:
     return f"missed {at_least}{counted(count.number, 'moment')}"
 
 
+def _pause(pause: Pause, now: float) -> str:
+    """Return a sentence about the pause of a whole job."""
+    by = f" by {pause.by}" if pause.by else ""
+    ago = duration_text(max(0.0, now - pause.since))
+    end = "it is resumed" if pause.until == inf else time_text(moment(pause.until))
+    note = f" ({pause.note})" if pause.note else ""
+    return f"the whole job was paused{by} {ago} ago: nothing is run until {end}{note}"
+
+
 def _picture(status: JobStatus, now: float) -> RenderableType:
     config = status.config
     kind = "another program's" if status.foreign else config.job_type.lower()
     title = Text(config.job_name, style="bold").append(f"  {kind} job, ", style="not bold")
     lines: list[RenderableType] = [title.append(_state(status), style=f"not bold {STATE_STYLES.get(status.state, '')}")]
-    if status.paused_since is not None:
-        ago = duration_text(max(0.0, now - status.paused_since.timestamp()))
-        lines.append(Text(f"the whole job was paused {ago} ago: nothing is run until it is resumed", style="yellow"))
+    if status.pause is not None:
+        lines.append(Text(_pause(status.pause, now), style="yellow"))
     if status.fault is not None:
         lines.append(Text(status.fault, style="red"))
     lines += [Text(f"config: {sentence}", style="yellow") for sentence in status.ignored]

@@ -40,6 +40,7 @@ from aioelasticjob.core.items import (
     reported,
     settled,
 )
+from aioelasticjob.core.pauses import Pause
 from aioelasticjob.core.reasons import Cause, Missed, Newest
 from aioelasticjob.core.records import begun, is_cut_off
 from aioelasticjob.core.request_runs import ended_as
@@ -231,13 +232,27 @@ class JobState:
         nobody knows whether they are still switched off.
         """
         now = self.clock.now
-        if view.tree.outdated or self.clock.was_away(now) or (self._me in view.active and not view.disabled_items):
+        if view.tree.outdated or self.clock.was_away(now):
             return
+        if (ended := view.ended_pause(self._me)) is not None:
+            self._notice_ended(ended)
+        if self._me in view.active and not view.disabled_items:
+            return
+        if view.pause_ends_at != inf:  # the moment at which it ends is run, also if the view is a little older
+            now = min(now, round(view.pause_ends_at * 1000) - 1)
         for number in self.held:
             known = self._off.get(number)
             since = view.switched_off_at(number, self._me, now)
             if since is not None:
                 self._off[number] = Off(min(since, now) if known is None else known.since, now)
+
+    def _notice_ended(self, pause: Pause) -> None:
+        """Note that a pause has ended by itself: moments before its end are excused, also if this process was away."""
+        last = round(pause.until * 1000) - 1
+        for number, item in self.items.items():
+            if self.timeline.has_moment(item.accounted, last):
+                seen = self._off.get(number) or Off(int(pause.since * 1000), last)
+                self._off[number] = Off(seen.since, max(seen.until, last))
 
     def released(self, item: int) -> None:
         """Note that an item's run on another instance has ended, or that its lock is gone: its record is read again."""

@@ -11,6 +11,8 @@ from typing import Final
 from aioelasticjob.ground.values import value
 
 SWITCHES: Final = "/~servers"
+DECLARED: Final = b'{"declared": true}'
+"""The data of the flag of a server that has started disabled because the job's setting ``disabled`` says so."""
 """Parent of what operators have said about servers in all jobs.  No job has such a name."""
 PROCESSES: Final = "/~processes"
 """Parent of what processes say that they cannot do.  No job has such a name."""

@@ -12,7 +12,7 @@ from aioelasticjob.config.job import JobConfig, required
 from aioelasticjob.core import records
 from aioelasticjob.core.declaration import with_known_names
 from aioelasticjob.core.instances import address_of, instances
-from aioelasticjob.core.layout import Layout, server_switch
+from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
 from aioelasticjob.core.nodes import (
     NO_ITEMS,
     NO_REQUESTS,
@@ -23,13 +23,14 @@ from aioelasticjob.core.nodes import (
     order,
     request_nodes,
 )
+from aioelasticjob.core.pauses import Pause, pause_in
 from aioelasticjob.core.requests import Request
 from aioelasticjob.core.schedules import Schedules
 from aioelasticjob.core.strategies import in_order
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.model import NONE, Instance
-from aioelasticjob.registry.tree import Tree
+from aioelasticjob.registry.tree import Node, Tree
 
 _Derived: TypeAlias = tuple[ItemNodes, RequestNodes, Mapping[str, Instance]]
 """What is read anew of a newer tree only as far as nodes have changed."""
@@ -50,6 +51,8 @@ class JobView:
     """The nodes that say which servers are switched off in all jobs."""
     unusable: str | None = None
     """Why this process cannot run the job by the configuration now in the registry; None if it can."""
+    time: float = -inf
+    """The registry's time for which the view holds, in seconds since the epoch: pauses may have ended by then."""
 
     @cached_property
     def missing_parents(self) -> tuple[str, ...]:
@@ -79,7 +82,34 @@ class JobView:
     @cached_property
     def paused(self) -> bool:
         """Whether the whole job is paused."""
-        return self.layout.paused in self.tree
+        return self.flag(self.layout.paused) is not None
+
+    def flag(self, path: str) -> Node | None:
+        """Return the node of an operator's flag; None if there is none, or if it is a pause that has ended."""
+        node = self._flag_node(path)
+        if node is None or pause_in(node).is_over(self.time):
+            return None
+        return node
+
+    @cached_property
+    def pause_ends_at(self) -> float:
+        """When the next pause ends by itself, after the time of this view; infinity if none does."""
+        ends = (pause.until for pause in self._pauses.values() if not pause.is_over(self.time))
+        return min(ends, default=inf)
+
+    @cached_property
+    def _pauses(self) -> Mapping[str, Pause]:
+        """The pauses that have a time at which they end, or have ended, by the paths of their flags."""
+        servers = (server_switch(ip, "paused") for ip in self.switches.children(SWITCHES))
+        pauses = dict[str, Pause]()
+        for path in (self.layout.paused, *servers):
+            node = self._flag_node(path)
+            if node is not None and (pause := pause_in(node)).until != inf:
+                pauses[path] = pause
+        return pauses
+
+    def _flag_node(self, path: str) -> Node | None:
+        return self.tree.get(path) or self.switches.get(path)
 
     def is_disabled(self, ip: str) -> bool:
         """Whether a server is disabled, in this job or in all jobs."""
@@ -98,7 +128,7 @@ class JobView:
         everywhere = server_switch(ip, "paused")
         if here in self.tree:
             return here
-        return everywhere if everywhere in self.switches else None
+        return everywhere if self.flag(everywhere) is not None else None
 
     @cached_property
     def lacking(self) -> Mapping[str, tuple[str, ...]]:
@@ -293,9 +323,19 @@ class JobView:
         ip = self.instances[holder].ip
         here = layout.paused, layout.server_paused(ip), layout.server_disabled(ip), layout.item(item).disabled
         everywhere = server_switch(ip, "paused"), server_switch(ip, "disabled")
-        nodes = [*map(self.tree.get, here), *map(self.switches.get, everywhere)]
+        nodes = [self.flag(path) for path in (*here, *everywhere)]
         moments = [int(node.stat.ctime * 1000) or noticed for node in nodes if node is not None]
         return min(moments, default=None)
+
+    def ended_pause(self, holder: str) -> Pause | None:
+        """Return the pause that has ended last by itself, of the job or of an instance's server; None if none has."""
+        there = self.instances.get(holder)
+        if there is None or not self._pauses:
+            return None
+        paths = (self.layout.paused, server_switch(there.ip, "paused"))
+        pauses = [self._pauses[path] for path in paths if path in self._pauses]
+        ended = [pause for pause in pauses if pause.is_over(self.time)]
+        return max(ended, key=lambda pause: pause.until, default=None)
 
     def awaits_rescue(self, item: int) -> bool:
         """Whether an orphan can be rescued: it is below the item count, and no node made by hand prevents its claim."""
@@ -342,10 +382,19 @@ def _derive(layout: Layout, tree: Tree, before: _Derived, changed: Collection[st
     )
 
 
-def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None, switches: Tree | None = None) -> JobView:
+def read(
+    tree: Tree,
+    layout: Layout,
+    last: JobConfig,
+    kind: str | None = None,
+    switches: Tree | None = None,
+    *,
+    time: float = -inf,
+) -> JobView:
     """Return the view of a tree.  If its configuration is invalid, ``last`` stays in force, with the new ``requires``.
 
-    ``switches`` has the nodes of the servers in all jobs, if ``tree`` does not.
+    ``switches`` has the nodes of the servers in all jobs, if ``tree`` does not.  ``time`` is the registry's; without it
+    no pause has ended by itself.
 
     ``requires`` is read in any case: the rest may seem invalid to this release only because it lacks such a feature.
     ``kind`` is the kind of a running job, which never changes.  With it, an error handler or an executor that does not
@@ -355,7 +404,7 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None, s
     node = tree.get(layout.config)
     off = tree if switches is None else switches
     if node is None:
-        return JobView(layout, tree, last, f"{layout.config} is missing", off)
+        return JobView(layout, tree, last, f"{layout.config} is missing", off, time=time)
     try:
         is_last = kind is not None and node.data == last.to_json()  # most processes declare what is stored
         config = last if is_last else parse(node.data, layout)
@@ -365,20 +414,23 @@ def read(tree: Tree, layout: Layout, last: JobConfig, kind: str | None = None, s
     except InvalidSetting as mistake:
         requires = required(node.data)
         kept = last if requires in (None, last.requires) else last.model_copy(update={"requires": requires})
-        return JobView(layout, tree, kept, str(mistake), off, str(mistake))
+        return JobView(layout, tree, kept, str(mistake), off, str(mistake), time)
     if kind is None:  # a process that only reads need not have the job's error handler or executor
-        return JobView(layout, tree, config, None, off)
+        return JobView(layout, tree, config, None, off, time=time)
     usable = with_known_names(config, last)
-    return JobView(layout, tree, usable.config, usable.fault, off, usable.unusable)
+    return JobView(layout, tree, usable.config, usable.fault, off, usable.unusable, time)
 
 
-def follow(before: JobView, tree: Tree, switches: Tree) -> JobView:
-    """Return the view of newer trees of a running job.  A configuration that has not changed is not read again."""
+def follow(before: JobView, tree: Tree, switches: Tree, time: float = -inf) -> JobView:
+    """Return the view of newer trees of a running job, or of the same at a later time of the registry.
+
+    A configuration that has not changed is not read again.
+    """
     path = before.layout.config
     last = before.config
     if tree.get(path) == before.tree.get(path):
-        return JobView(before.layout, tree, last, before.fault, switches, before.unusable)
-    return read(tree, before.layout, last, last.job_type, switches)
+        return JobView(before.layout, tree, last, before.fault, switches, before.unusable, time)
+    return read(tree, before.layout, last, last.job_type, switches, time=time)
 
 
 @lru_cache(maxsize=4096)

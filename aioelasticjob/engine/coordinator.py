@@ -149,9 +149,10 @@ class Coordinator:
         tree = self._trees.value
         switches = self._switches.value
         before = self._views.value
-        if before.tree is tree and before.switches is switches:
+        time = self._time
+        if before.tree is tree and before.switches is switches and time < before.pause_ends_at:
             return before
-        view = follow(before, tree, switches)
+        view = follow(before, tree, switches, time)
         self._pacing.see(before, view)
         self._views.set(view)
         self._job.view_changed()
@@ -249,7 +250,7 @@ class Coordinator:
             return self._pause(self._views.value, quiet=False)
 
     def _pause(self, view: JobView, quiet: bool) -> float:
-        pause = self._pacing.pause(view, quiet)
+        pause = min(self._pacing.pause(view, quiet), max(0.0, view.pause_ends_at - self._time))
         if self._ahead_since is not None:
             steady_in = self._ahead_since + STEADY - get_running_loop().time()
             if steady_in > 0:

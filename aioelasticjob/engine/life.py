@@ -232,7 +232,8 @@ class Life:
         shared = self._shared
         trees = self._follower.trees
         history = self._history
-        view = read(trees.value, member.layout, config, config.job_type, shared.switches.value)
+        time = shared.clock.now() - (member.session.clock_skew or 0.0)
+        view = read(trees.value, member.layout, config, config.job_type, shared.switches.value, time=time)
         views = Latest(view)
         if config.monitor_port != OFF:
             self._port = MonitorPort(member, views)

@@ -19,7 +19,7 @@ from aioelasticjob.core.declaration import differences, with_known_names
 from aioelasticjob.core.effects import BecomeLeader, to_transactions
 from aioelasticjob.core.foreign import leave_alone
 from aioelasticjob.core.instances import UNUSABLE, departure_note, instance, unusable_note
-from aioelasticjob.core.layout import SWITCHES, Layout
+from aioelasticjob.core.layout import DECLARED, SWITCHES, Layout
 from aioelasticjob.core.schedules import scheduling
 from aioelasticjob.core.stored_config import replaced_by, see_same_kind
 from aioelasticjob.core.view import JobView, parse, read
@@ -266,7 +266,7 @@ def _joining(
     else:
         operations.append(Create(server, member.host.encode()))
         if holds.disabled:
-            operations.append(Create(layout.server_disabled(member.ip)))
+            operations.append(Create(layout.server_disabled(member.ip), DECLARED))
     if layout.instance(member.id) not in tree:  # it exists if the job joins again in the same session
         operations.append(Create(layout.instance(member.id), description, ephemeral=True))
     is_disabled = view.is_disabled(member.ip) or (server not in tree and holds.disabled)

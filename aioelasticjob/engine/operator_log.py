@@ -11,19 +11,22 @@ import json
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.declaration import Difference, differences, shown
 from aioelasticjob.core.layout import SWITCHES, server_switch
 from aioelasticjob.core.nodes import order
+from aioelasticjob.core.pauses import pause_in
 from aioelasticjob.core.requests import CANCELLED, Cancellation, Request
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.member import Member
 from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.ground.plural import listed_items
+from aioelasticjob.ground.times import moment, time_text
 from aioelasticjob.logging import logger
-from aioelasticjob.registry.tree import Node, Tree, parent
+from aioelasticjob.registry.tree import Node, parent
 
 ANYBODY = "an operator"
 """The name of an operator whose name is not known."""
@@ -87,11 +90,11 @@ def operator_actions(before: JobView, after: JobView, member: Member) -> Iterato
     layout = member.layout
     ip = member.ip
     change = _Change(before, after)
-    yield from _switched(change, before.tree, after.tree, {"paused": layout.paused}, "the job")
+    yield from _switched(change, {"paused": layout.paused}, "the job")
     here = {"paused": layout.server_paused(ip), "disabled": layout.server_disabled(ip)}
-    yield from _switched(change, before.tree, after.tree, here, f"this server, {ip}")
+    yield from _switched(change, here, f"this server, {ip}")
     everywhere = {flag: server_switch(ip, flag) for flag in UNDONE}
-    yield from _switched(change, before.switches, after.switches, everywhere, f"this server, {ip}, in all jobs")
+    yield from _switched(change, everywhere, f"this server, {ip}, in all jobs")
     off = after.disabled_items - before.disabled_items
     on = (before.disabled_items - after.disabled_items) & after.items
     for items, done in ((off, "disabled"), (on, "enabled")):
@@ -175,9 +178,18 @@ def _requested(change: _Change) -> Iterator[str]:
             yield f"{shown_name(wish.by)} has asked to stop the runs of {listed_items(wish.fences)}"
 
 
-def _switched(change: _Change, before: Tree, after: Tree, flags: Mapping[str, str], what: str) -> Iterator[str]:
-    """Yield a sentence for each flag, by its word, that was set or removed."""
+def _switched(change: _Change, flags: Mapping[str, str], what: str) -> Iterator[str]:
+    """Yield a sentence for each flag, by its word, that was set or removed, or whose pause has ended by itself."""
     for done, path in flags.items():
-        if (path in after) != (path in before):
-            word = done if path in after else UNDONE[done]
-            yield f"{change.by(path)} has {word} {what}"
+        before = change.before.flag(path)
+        after = change.after.flag(path)
+        if (before is None) == (after is None):
+            continue
+        if after is not None:
+            until = pause_in(after).until
+            end = "" if until == inf else f" until {time_text(moment(until))}"
+            yield f"{change.by(path)} has {done} {what}{end}"
+        elif path in change.after.tree or path in change.after.switches:
+            yield f"the pause of {what} has ended at its time"
+        else:
+            yield f"{change.by(path)} has {UNDONE[done]} {what}"

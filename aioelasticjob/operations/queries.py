@@ -93,7 +93,7 @@ async def view_of(session: Session, name: str, *, busy: bool = False, request: s
         tree = await session.subtree(roots)
         leave_alone(tree, layout)
         if layout.config in tree:
-            return read(tree, layout, JobConfig(job_name=name))
+            return read(tree, layout, JobConfig(job_name=name), time=session.registry_time)
     raise await no_such(session, name)
 
 

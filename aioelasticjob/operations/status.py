@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from math import inf
 from typing import Any, Final
 
 from aioelasticjob.config.job import JobConfig
@@ -12,6 +13,7 @@ from aioelasticjob.core import records
 from aioelasticjob.core.foreign import foreign
 from aioelasticjob.core.instances import is_made_by_hand, left_at, unusable_config
 from aioelasticjob.core.layout import Layout, server_switch
+from aioelasticjob.core.pauses import Pause, pause_in
 from aioelasticjob.core.view import JobView, read
 from aioelasticjob.core.zone_rules import databases
 from aioelasticjob.engine.own_node import noted_clock_difference
@@ -153,6 +155,8 @@ class ServerStatus:
     """Whether it is disabled in all jobs."""
     paused_everywhere: bool = False
     """Whether it is paused in all jobs."""
+    pause_ends_at: float | None = None
+    """When its pause in all jobs ends by itself, in seconds since the epoch; None if it does not."""
     flagged_at: tuple[datetime, ...] = ()
     """When each of its ``flags`` was set, in their order."""
 
@@ -168,11 +172,17 @@ class ServerStatus:
         return tuple(word for word, holds in said if holds)
 
     def at(self, now: float) -> ServerStatus:
-        """Return the server with the counts of the last interval before ``now``: 0 if they are older."""
+        """Return the server at ``now``: with the counts of the last interval, 0 if they are older."""
+        if self.pause_ends_at is not None and now >= self.pause_ends_at:
+            return self._with_its_pause_ended().at(now)
         if self.counted_until is None or now < self.counted_until:
             return self
         succeeded, failed = (None if count is None else 0 for count in (self.succeeded, self.failed))
         return replace(self, succeeded=succeeded, failed=failed, counted_until=None)
+
+    def _with_its_pause_ended(self) -> ServerStatus:
+        flagged_at = self.flagged_at[:-1]  # it is the last of the flags
+        return replace(self, paused_everywhere=False, pause_ends_at=None, flagged_at=flagged_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +204,8 @@ class JobStatus:
     instances: tuple[InstanceStatus, ...]
     servers: tuple[ServerStatus, ...]
     items: tuple[ItemStatus, ...]
-    paused_since: datetime | None = None
-    """Since when the whole job is paused; None if it is not."""
+    pause: Pause | None = None
+    """The pause of the whole job; None if it is not paused."""
     config_version: int = -1
     """Rises with every change of the configuration."""
     foreign: bool = False
@@ -220,7 +230,17 @@ class JobStatus:
     @property
     def paused(self) -> bool:
         """Whether the whole job is paused."""
-        return self.paused_since is not None
+        return self.pause is not None
+
+    @property
+    def paused_since(self) -> datetime | None:
+        """Since when the whole job is paused; None if it is not."""
+        return None if self.pause is None else moment(self.pause.since)
+
+    @property
+    def paused_until(self) -> datetime | None:
+        """When the pause of the whole job ends by itself; None if it does not, or if there is none."""
+        return None if self.pause is None or self.pause.until == inf else moment(self.pause.until)
 
     @property
     def running(self) -> tuple[ItemStatus, ...]:
@@ -300,13 +320,17 @@ class JobStatus:
         """When it changes although nothing is written, in seconds since the epoch: ``at`` then returns another one."""
         known = [server.counted_until for server in self.servers]
         known.append(None if self.next_fire is None else self.next_fire.timestamp())
+        known.append(None if self.paused_until is None else self.paused_until.timestamp())
+        known += [server.pause_ends_at for server in self.servers]
         return min((at for at in known if at is not None), default=None)
 
     def at(self, now: float) -> JobStatus:
         """Return the status at ``now``, seconds since the epoch: its next scheduled moment, and the latest counts."""
-        schedule = None if self._hindrance is not None else self.config.schedule
+        pause = None if self.pause is None or self.pause.is_over(now) else self.pause
+        then = replace(self, pause=pause, servers=tuple(server.at(now) for server in self.servers))
+        schedule = None if then._hindrance is not None else self.config.schedule
         next_fire = None if schedule is None else schedule.next_after(moment(now))
-        return replace(self, next_fire=next_fire, servers=tuple(server.at(now) for server in self.servers))
+        return replace(then, next_fire=next_fire)
 
     @property
     def _hindrance(self) -> str | None:
@@ -344,7 +368,7 @@ def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = No
     if (error := foreign(tree, layout)) is not None:
         view = replace(view, config=JobConfig(job_name=layout.job), fault=str(error))
     items = tuple(_item(view, tree, item) for item in sorted(view.items))
-    pause = tree.get(layout.paused)
+    paused = tree.get(layout.paused)
     left = None if error is not None else left_at(tree.get(layout.instances))
     return JobStatus(
         config=view.config,
@@ -356,7 +380,7 @@ def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = No
         servers=tuple(_server(view, tree, ip) for ip in tree.children(layout.servers)),
         items=items,
         config_version=node.stat.version,
-        paused_since=None if pause is None else moment(pause.stat.ctime),
+        pause=None if paused is None else pause_in(paused),
         foreign=error is not None,
         left_at=None if left is None else moment(left),
         scheduled_since=max(view.schedules.since / 1000, view.schedules.made_at),
@@ -444,8 +468,17 @@ def _server(view: JobView, tree: Tree, ip: str) -> ServerStatus:
         counted_until=None if counted is None else counted + 2 * view.config.statistics_interval,
         disabled_everywhere=everywhere[0] is not None,
         paused_everywhere=everywhere[1] is not None,
+        pause_ends_at=_end_of(everywhere[1]),
         flagged_at=tuple(moment(flag.stat.ctime) for flag in (*here, *everywhere) if flag is not None),
     )
+
+
+def _end_of(pause: Node | None) -> float | None:
+    """Return when a pause ends by itself; None if it does not, or if there is none."""
+    if pause is None:
+        return None
+    until = pause_in(pause).until
+    return None if until == inf else until
 
 
 def _count(instances: Mapping[str, Instance], ip: str) -> int:

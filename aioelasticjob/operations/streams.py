@@ -142,7 +142,8 @@ class Streams:
             yield Changes(trees, event)
 
     def _view(self, tree: Tree) -> JobView:
-        return JobView(self._layout, tree, JobConfig(job_name=self._layout.job), switches=tree)
+        config = JobConfig(job_name=self._layout.job)
+        return JobView(self._layout, tree, config, switches=tree, time=self._session.registry_time)
 
     def _servers(self, tree: Tree, last: ServersChanged | None) -> ServersChanged | None:
         layout = self._layout

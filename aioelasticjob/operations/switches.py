@@ -8,15 +8,19 @@ somebody: workers log it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
-from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
+from aioelasticjob.core.layout import DECLARED, SWITCHES, Layout, server_switch
+from aioelasticjob.core.pauses import MAX_NOTE, pause_data, pause_in
 from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.times import time_text
 from aioelasticjob.operations.queries import foreign_jobs, has_item, items_text, listed, names, no_such_item, view_of
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, noted_for_all, signed
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.transaction import Create, Delete, Op
+from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Node, Tree
 
 Flag: TypeAlias = Literal["paused", "disabled"]
@@ -29,22 +33,38 @@ _PATH: Mapping[Flag, Callable[[Layout, str], str]] = {
 }
 
 
-async def pause(session: Session, job: str, *, server: str | None = None, by: str = "") -> OperationResult:
+async def pause(
+    session: Session,
+    job: str,
+    *,
+    server: str | None = None,
+    by: str = "",
+    note: str = "",
+    until: datetime | None = None,
+) -> OperationResult:
     """Pause a job, or a job on one server: nothing is claimed until it is resumed, and all items stay where they are.
 
+    ``note`` says why.  The pause of a whole job ends by itself at ``until``, by the registry's clock.  If the job is
+    paused already, its pause gets this note and this end.
+
     Raises:
-        InvalidSetting: no such job or server.
+        InvalidSetting: no such job or server; the end is over, or that of one server in one job; the note is too long.
         ForeignData: the job is another program's.
         ChangedMeanwhile: somebody else was faster.
         RegistryError: the registry could not be read or written.
     """
-    return await (_pause_job(session, job, by) if server is None else _mark(session, job, "paused", server, by))
+    if server is None:
+        return await _pause_job(session, job, PauseWish(by, note, until))
+    if until is not None:
+        expected = "no end for one server in one job: pause the whole job, or the server in all jobs"
+        raise InvalidSetting("until", until, expected)
+    return await _mark(session, job, "paused", server, by, _pause_data(session, PauseWish(by, note)))
 
 
 async def resume(session: Session, job: str, *, server: str | None = None, by: str = "") -> OperationResult:
     """Undo ``pause``; raises the same errors, and NotPossible where nodes made by hand are in the way."""
     if server is None:
-        return await _resume_job(session, job, "paused", by)
+        return await _resume_job(session, job, by)
     return await _unmark(session, job, "paused", server, by)
 
 
@@ -56,7 +76,7 @@ async def disable(
     Raises: as ``pause`` does, and InvalidSetting where there is no such item.
     """
     if item is None and server is None:
-        return await _pause_job(session, job, by, SAME)
+        return await _pause_job(session, job, PauseWish(by), SAME)
     if item is None:
         return await _mark(session, job, "disabled", str(server), by)
     _either(server, item)
@@ -73,9 +93,13 @@ async def disable(
 async def enable(
     session: Session, job: str, *, server: str | None = None, item: int | None = None, by: str = ""
 ) -> OperationResult:
-    """Undo ``disable``; raises the same errors, and NotPossible where nodes made by hand are in the way."""
+    """Undo ``disable``; raises the same errors, and NotPossible where nodes made by hand are in the way.
+
+    A whole job whose setting ``disabled`` is on is enabled on all servers that started disabled for that reason, and
+    the setting is switched off: otherwise the next server that joins would start disabled again.
+    """
     if item is None and server is None:
-        return await _resume_job(session, job, "disabled", by, SAME)
+        return await _enable_job(session, job, by)
     if item is None:
         return await _unmark(session, job, "disabled", str(server), by)
     _either(server, item)
@@ -86,16 +110,21 @@ async def enable(
     return await commit(session, signed(view, by, _removal(view.tree, [flag])), f"{job}: item {item} is enabled")
 
 
-async def pause_server(session: Session, ip: str, *, by: str = "") -> OperationResult:
+async def pause_server(
+    session: Session, ip: str, *, by: str = "", note: str = "", until: datetime | None = None
+) -> OperationResult:
     """Pause a server in all jobs, also in those that start there later: its items stay there and are not run.
 
+    ``note`` and ``until`` are as for ``pause``.
+
     Raises:
-        InvalidSetting: no job knows such a server.
+        InvalidSetting: no job knows such a server; the end is over, or the note too long.
         ForeignData: only jobs of other programs know such a server.
         ChangedMeanwhile: somebody else was faster.
         RegistryError: the registry could not be read or written.
     """
-    return await _mark_everywhere(session, ip, "paused", by)
+    wish = PauseWish(by, note, until)
+    return await _mark_everywhere(session, ip, "paused", by, _pause_data(session, wish), wish.end_in_words)
 
 
 async def resume_server(session: Session, ip: str, *, by: str = "") -> OperationResult:
@@ -134,22 +163,93 @@ async def knowing(session: Session, ip: str) -> list[Layout]:
     return ours
 
 
-async def _pause_job(session: Session, job: str, by: str, same: str = "") -> OperationResult:
+@dataclass(frozen=True, slots=True)
+class PauseWish:
+    """A pause that somebody wants: who, why, and until when, if it shall end by itself."""
+
+    by: str = ""
+    note: str = ""
+    until: datetime | None = None
+
+    @property
+    def end_in_words(self) -> str:
+        """The end, for the end of a sentence; empty if the pause has none."""
+        return "" if self.until is None else f" until {time_text(self.until)}"
+
+
+def _pause_data(session: Session, wish: PauseWish) -> bytes:
+    """Return the data of a pause's flag.
+
+    Raises:
+        InvalidSetting: the end is over, or the note is too long.
+    """
+    if len(wish.note) > MAX_NOTE:
+        raise InvalidSetting("note", wish.note[:40], f"at most {MAX_NOTE:,} characters")
+    if wish.until is None:
+        return pause_data(wish.by, wish.note)
+    if wish.until.timestamp() <= session.registry_time:
+        raise InvalidSetting("until", wish.until, "a moment that is still to come, by the registry's clock")
+    return pause_data(wish.by, wish.note, wish.until.timestamp())
+
+
+async def _pause_job(session: Session, job: str, wish: PauseWish, same: str = "") -> OperationResult:
     view = await view_of(session, job)
+    path = view.layout.paused
+    data = _pause_data(session, wish)
     if view.paused:
-        return await commit(session, (), f"{job}: is paused already{same}")
+        if not wish.note and wish.until is None:
+            return await commit(session, (), f"{job}: is paused already{same}")
+        changed = signed(view, wish.by, [Set(path, data, -1)])
+        return await commit(session, changed, f"{job}: its pause was changed: paused{wish.end_in_words}")
     parents = [path for path in (view.layout.leader,) if path not in view.tree]
-    operations = [*map(Create, parents), Create(view.layout.paused)]
-    return await commit(session, signed(view, by, operations), f"{job}: paused{same}")
+    operations = [*map(Create, parents), *_ended(view.tree, path), Create(path, data)]
+    return await commit(session, signed(view, wish.by, operations), f"{job}: paused{wish.end_in_words}{same}")
 
 
-async def _resume_job(session: Session, job: str, flag: Flag, by: str, same: str = "") -> OperationResult:
+def _ended(tree: Tree, flag: str) -> list[Op]:
+    """Return the removal of the flag of a pause that has ended by itself, so that the next one begins anew."""
+    return _removal(tree, [flag]) if flag in tree else []
+
+
+async def _resume_job(session: Session, job: str, by: str) -> OperationResult:
     view = await view_of(session, job)
     left = _left(view)
     if not view.paused:
-        return await commit(session, (), f"{job}: is not paused as a whole{same}{left}")
+        return await commit(session, (), f"{job}: is not paused as a whole{left}")
     removal = _removal(view.tree, [view.layout.paused])
-    return await commit(session, signed(view, by, removal), f"{job}: {_UNDONE[flag]}{same}{left}")
+    return await commit(session, signed(view, by, removal), f"{job}: resumed{left}")
+
+
+async def _enable_job(session: Session, job: str, by: str) -> OperationResult:
+    view = await view_of(session, job)
+    layout = view.layout
+    started_disabled = [ip for ip in view.tree.children(layout.servers) if _has_started_disabled(view, ip)]
+    flags = [layout.server_disabled(ip) for ip in started_disabled]
+    if layout.paused in view.tree:
+        flags.append(layout.paused)
+    operations = _removal(view.tree, flags)
+    after = replace(view, tree=view.tree.replace(dict.fromkeys(flags), view.tree.zxid))
+    left = _left(after)
+    later = ""
+    if view.config.disabled and view.fault is None:
+        config = view.config.changed(disabled=False)
+        operations.append(Set(layout.config, config.to_json(), _config_version(view)))
+        later = "; servers that join from now on start enabled"
+    if not operations:
+        return await commit(session, (), f"{job}: is neither paused nor disabled as a whole{left}")
+    also = f", also on {listed(started_disabled)}" if started_disabled else ""
+    return await commit(session, signed(view, by, operations), f"{job}: enabled{also}{later}{left}")
+
+
+def _config_version(view: JobView) -> int:
+    node = view.tree.get(view.layout.config)
+    return -1 if node is None else node.stat.version
+
+
+def _has_started_disabled(view: JobView, ip: str) -> bool:
+    """Whether a server is disabled because the job's setting said so when it joined, and not by an operator."""
+    flag = view.tree.get(view.layout.server_disabled(ip))
+    return flag is not None and flag.data == DECLARED
 
 
 def _left(view: JobView) -> str:
@@ -159,7 +259,7 @@ def _left(view: JobView) -> str:
     for flag in FLAGS:
         here = [ip for ip in known if _PATH[flag](view.layout, ip) in view.tree]
         found += [f"{flag} on {listed(here)}"] if here else []
-        everywhere = [ip for ip in known if server_switch(ip, flag) in view.switches]
+        everywhere = [ip for ip in known if view.flag(server_switch(ip, flag)) is not None]
         found += [f"{flag} in all jobs on {listed(everywhere)}"] if everywhere else []
     found += [f"disabled for the {items_text(view.disabled_items)}"] if view.disabled_items else []
     return f"; it is still {', '.join(found)}" if found else ""
@@ -174,35 +274,40 @@ def _server_flag(view: JobView, flag: Flag, server: str) -> tuple[str, Node | No
     return path, view.tree.get(path)
 
 
-async def _mark(session: Session, job: str, flag: Flag, server: str, by: str) -> OperationResult:
+async def _mark(session: Session, job: str, flag: Flag, server: str, by: str, data: bytes = b"") -> OperationResult:
     view = await view_of(session, job)
     path, node = _server_flag(view, flag, server)
     if node is not None:
         return await commit(session, (), f"{job}: is {flag} on {server} already")
-    return await commit(session, signed(view, by, [Create(path)]), f"{job}: {flag} on {server}")
+    return await commit(session, signed(view, by, [Create(path, data)]), f"{job}: {flag} on {server}")
 
 
 async def _unmark(session: Session, job: str, flag: Flag, server: str, by: str) -> OperationResult:
     view = await view_of(session, job)
     path, node = _server_flag(view, flag, server)
     whole = "; the whole job is paused" if view.paused else ""
-    whole += f"; {server} is {flag} in all jobs" if server_switch(server, flag) in view.switches else ""
+    is_off_everywhere = view.flag(server_switch(server, flag)) is not None
+    whole += f"; {server} is {flag} in all jobs" if is_off_everywhere else ""
     if node is None:
         return await commit(session, (), f"{job}: is not {flag} on {server} by itself{whole}")
     removal = signed(view, by, _removal(view.tree, [path]))
     return await commit(session, removal, f"{job}: {_UNDONE[flag]} on {server}{whole}")
 
 
-async def _mark_everywhere(session: Session, ip: str, flag: Flag, by: str) -> OperationResult:
+async def _mark_everywhere(
+    session: Session, ip: str, flag: Flag, by: str, data: bytes = b"", end: str = ""
+) -> OperationResult:
     layouts = await knowing(session, ip)
     tree = await session.subtree([SWITCHES])
-    if server_switch(ip, flag) in tree:
+    path = server_switch(ip, flag)
+    node = tree.get(path)
+    if node is not None and not pause_in(node).is_over(session.registry_time):
         return await commit(session, (), f"server {ip}: is {flag} in all jobs already")
-    parents = [path for path in (server_switch(ip),) if path not in tree]
-    operations: list[Op] = [*map(Create, parents), Create(server_switch(ip, flag))]
+    parents = [above for above in (server_switch(ip),) if above not in tree]
+    operations: list[Op] = [*map(Create, parents), *_ended(tree, path), Create(path, data)]
     known = listed(layout.job for layout in layouts)
     first = noted_for_all(tree, by, operations) or ([] if SWITCHES in tree else [Create(SWITCHES)])
-    summary = f"server {ip}: {flag} in all jobs (it is known to {known})"
+    summary = f"server {ip}: {flag} in all jobs{end} (it is known to {known})"
     return await commit(session, [*first, *operations], summary)
 
 

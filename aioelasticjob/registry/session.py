@@ -106,6 +106,11 @@ class Session:
         """Our clock minus the registry's in seconds, as of the newest transaction that set a node; None before that."""
         return self._client.skew
 
+    @property
+    def registry_time(self) -> float:
+        """The registry's time in seconds since the epoch; this host's before anything has shown the registry's."""
+        return self._client.clock.now() - (self._client.skew or 0.0)
+
     async def get(self, path: str) -> Node:
         """Read a node.
 

@@ -79,7 +79,7 @@ def test_each_action_says_what_it_did_and_what_is_so_already(
             (("disable", "report", "--item", "1"), "report: item 1 is disabled"),
             (("enable", "report", "--item", "1"), "report: item 1 is enabled"),
             (("disable", "report"), "report: paused (for a whole job disabling is the same as pausing)"),
-            (("enable", "report"), "report: enabled (for a whole job disabling is the same as pausing)"),
+            (("enable", "report"), "report: enabled"),
             (("disable", "--server", "10.0.0.5", "--yes"), "disabled in all jobs (it is known to report)"),
             (("enable", "--server", "10.0.0.5", "-y"), "server 10.0.0.5: enabled in all jobs"),
             (("shutdown", "report", "--yes"), f"report: asked {ME} to leave"),

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from aioelasticjob.console.acknowledgement_ends import CONSOLE
-from aioelasticjob.console.storage.database import SCHEMA, open_database
+from aioelasticjob.console.storage.database import ACCESS, GRANTS, SCHEMA, open_database
 from aioelasticjob.console.users.permissions import Role
 from aioelasticjob.console.watching.acknowledgements import Acknowledgement, Acknowledgements
 from aioelasticjob.console.watching.health import health_of
@@ -102,7 +102,7 @@ def test_an_acknowledgement_needs_a_note_and_an_end_and_is_kept(tmp_path: Path) 
 
 def test_the_data_of_the_third_version_is_kept(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "console.db") as db:
-        db.executescript(SCHEMA)
+        db.executescript(SCHEMA + GRANTS + ACCESS)
         db.execute("insert into secrets values ('one', 'kept')")
         db.execute("pragma user_version = 3")
     db.close()

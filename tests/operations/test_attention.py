@@ -10,6 +10,7 @@ import pytest
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.console.watching.health import health_of
 from aioelasticjob.console.watching.instance_log import InstanceLog, Rescue
+from aioelasticjob.core.pauses import Pause
 from aioelasticjob.core.reasons import BUSY, GONE, NO_INSTANCE_UP, UNSETTLED
 from aioelasticjob.ground.times import moment
 from aioelasticjob.model import GIVEN_UP, Owing
@@ -349,7 +350,7 @@ def test_clocks_because_of_which_runs_are_refused_need_attention_and_if_all_diff
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_job_that_was_switched_off_on_purpose_needs_no_attention_and_fires_nothing(whole: bool) -> None:
     off = status("report", (item(0, record=ended("failed", NOW)),), now=NOW, paused=not whole, cron="* * * * * ?")
-    off = replace(off, paused_since=moment(NOW) if whole else None)
+    off = replace(off, pause=Pause(NOW) if whole else None)
     found = reasons(off, _runs("failed", "failed"))
     assert found == ()
     health = health_of(off, found)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from aioelasticjob import JobConfig, operations
 from aioelasticjob.core.layout import SWITCHES, server_switch
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.times import moment, time_text
 from aioelasticjob.operations import NotPossible
 from aioelasticjob.registry.transaction import Create, Delete
 from tests.engine.test_settings_changes import start_processes
@@ -15,8 +19,16 @@ A, B = "10.0.0.1", "10.0.0.2"
 SAME = " (for a whole job disabling is the same as pausing)"
 
 
-@pytest.mark.parametrize(("on", "off", "same"), [("pause", "resume", ""), ("disable", "enable", SAME)])
-def test_a_job_is_switched_off_by_one_node_whichever_word_is_used(on: str, off: str, same: str) -> None:
+@pytest.mark.parametrize(
+    ("on", "off", "same", "done", "already"),
+    [
+        ("pause", "resume", "", "resumed", "is not paused as a whole"),
+        ("disable", "enable", SAME, "enabled", "is neither paused nor disabled as a whole"),
+    ],
+)
+def test_a_job_is_switched_off_by_one_node_whichever_word_is_used(
+    on: str, off: str, same: str, done: str, already: str
+) -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here)
         first = await getattr(operations, on)(here.observer, "job")
@@ -25,10 +37,10 @@ def test_a_job_is_switched_off_by_one_node_whichever_word_is_used(on: str, off: 
         assert (again.summary, again.changed) == (f"job: is paused already{same}", False)
         await here.until(15)
         assert them.runs == []
-        done = await getattr(operations, off)(here.observer, "job")
-        assert (done.summary, done.paths) == (f"job: {'resumed' if not same else 'enabled'}{same}", (LAYOUT.paused,))
+        ended = await getattr(operations, off)(here.observer, "job")
+        assert (ended.summary, ended.paths) == (f"job: {done}", (LAYOUT.paused,))
         last = await getattr(operations, off)(here.observer, "job")
-        assert (last.summary, last.changed) == (f"job: is not paused as a whole{same}", False)
+        assert (last.summary, last.changed) == (f"job: {already}", False)
         await here.until(25)
         assert {run.host for run in them.runs} == {"a", "b"}
 
@@ -108,6 +120,98 @@ def test_what_was_off_for_another_reason_stays_off_and_is_named() -> None:
         assert (await operations.resume(observer, "job", server=B)).summary == (
             f"job: resumed on {B}; the whole job is paused"
         )
+
+    simulate(scene)
+
+
+def test_a_job_that_was_declared_disabled_is_enabled_as_a_whole_in_one_action() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "ab", disabled=True)
+        observer = here.observer
+        await here.until(15)
+        assert them.runs == []
+        done = await operations.enable(observer, "job", by="anna")
+        assert done.summary == f"job: enabled, also on {A}, {B}; servers that join from now on start enabled"
+        await them.start_processes("c")
+        await here.until(35)
+        assert {run.host for run in them.since(19)} == {"a", "b", "c"}
+        again = await operations.enable(observer, "job")
+        assert (again.summary, again.changed) == ("job: is neither paused nor disabled as a whole", False)
+
+    simulate(scene)
+
+
+def test_a_server_that_an_operator_has_disabled_stays_so_when_the_whole_job_is_enabled() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "ab", disabled=True)
+        observer = here.observer
+        await operations.enable(observer, "job", server=A)
+        await operations.disable(observer, "job", server=A)
+        await operations.pause(observer, "job")
+        done = await operations.enable(observer, "job")
+        assert done.summary == (
+            f"job: enabled, also on {B}; servers that join from now on start enabled; it is still disabled on {A}"
+        )
+
+    simulate(scene)
+
+
+def test_a_pause_has_an_author_a_note_and_an_end_and_can_be_changed() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here)
+        observer = here.observer
+        end = moment(here.start + 60)
+        done = await operations.pause(observer, "job", by="anna", note="the bank is closed", until=end)
+        assert done.summary == f"job: paused until {time_text(end)}"
+        pause = (await operations.job(observer, "job", now=here.start + 10)).pause
+        assert pause is not None
+        assert (pause.by, pause.note, pause.until) == ("anna", "the bank is closed", here.start + 60)
+        later = moment(here.start + 90)
+        changed = await operations.pause(observer, "job", by="bert", until=later)
+        assert changed.summary == f"job: its pause was changed: paused until {time_text(later)}"
+        now = (await operations.job(observer, "job", now=here.start + 10)).pause
+        assert now is not None
+        assert (now.since, now.by, now.note, now.until) == (pause.since, "bert", "", here.start + 90)
+        await here.until(100)
+        assert (await operations.resume(observer, "job")).summary == "job: is not paused as a whole"
+        anew = await operations.pause(observer, "job")
+        assert anew.summary == "job: paused"
+        there = (await operations.job(observer, "job", now=here.start + 100)).pause
+        assert there is not None
+        assert there.since >= here.start + 100
+
+    simulate(scene)
+
+
+def test_a_server_is_paused_in_all_jobs_until_a_time_and_again_after_that() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here)
+        observer = here.observer
+        end = moment(here.start + 15)
+        done = await operations.pause_server(observer, A, until=end)
+        assert done.summary == f"server {A}: paused in all jobs until {time_text(end)} (it is known to job, other)"
+        assert not (await operations.pause_server(observer, A)).changed
+        await here.until(25)
+        assert {run.host for run in them.since(12)} == {"a", "b"}
+        assert (await operations.pause_server(observer, A)).changed
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"until": moment(1000)}, "still to come"),
+        ({"note": "x" * 1001}, "at most 1,000 characters"),
+        ({"server": A, "until": moment(4e9)}, "no end for one server in one job"),
+    ],
+)
+def test_a_pause_that_cannot_be_is_refused(options: dict[str, Any], said: str) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here)
+        with pytest.raises(InvalidSetting, match=said):
+            await operations.pause(here.observer, "job", **options)
+        assert not (await operations.job(here.observer, "job", now=here.start)).paused
 
     simulate(scene)
 

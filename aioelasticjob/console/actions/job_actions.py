@@ -99,6 +99,13 @@ class Action:
     """Returns a text about what would be done, which is shown for confirmation when the form is complete."""
     needs: Permission = Permission.OPERATE
     """The permission to do it."""
+    form_label: str = ""
+    """What the form is called, if it does something else than the button that needs no form."""
+
+    @property
+    def heading(self) -> str:
+        """What its form is called."""
+        return self.form_label or self.label
 
     @property
     def carries(self) -> tuple[str, ...]:
@@ -145,6 +152,12 @@ async def _cancel(session: Session, job: str, form: Filled) -> OperationResult:
     return await operations.cancel(session, job, item=form.number("item"), fence=form.number("fence"), by=form.by)
 
 
+async def _pause(session: Session, job: str, form: Filled) -> OperationResult:
+    server = form.text("server")
+    note = form.text("note") or ""
+    return await operations.pause(session, job, server=server, by=form.by, note=note, until=form.time("until"))
+
+
 _ITEMS: Final = Input("items", "Items", hint="2, 3")
 _ID: Final = Input("id", "Id of the request", hint="report-2026-11-19")
 
@@ -152,6 +165,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "trigger": Action(
         "Run now",
         _trigger,
+        form_label="Plan a run",
         asks=("instance",),
         inputs=(
             Input("parameter", "Parameter", "long", '{"day": "2026-11-19"}'),
@@ -210,8 +224,9 @@ ACTIONS: Final[Mapping[str, Action]] = {
     ),
     "pause": Action(
         "Pause",
-        lambda s, job, form: operations.pause(s, job, server=form.text("server"), by=form.by),
+        _pause,
         asks=("server",),
+        inputs=(Input("until", "Until (it ends by itself)", "time"), Input("note", "Why", "long")),
     ),
     "resume": Action(
         "Resume",
@@ -250,7 +265,8 @@ BULK: Final[Mapping[str, str]] = {
     "pause": "None of their runs begins until they are resumed. What runs now goes on, and items stay where they are.",
     "resume": "They run by their schedules again, where nothing else is switched off.",
     "disable": "For a whole job that is the same as pausing: none of their runs begins until they are resumed.",
-    "enable": "For a whole job that is the same as resuming: they run by their schedules again.",
+    "enable": "They are resumed, and enabled on all servers that started disabled because of the setting “disabled”,"
+    " which is switched off. What operators have disabled by itself stays so.",
     "trigger": "All items of each job run once, now. Jobs that are paused, or that nobody runs, refuse.",
 }
 """What may be done to many jobs at once, and what it means."""

@@ -71,13 +71,13 @@ async def act(request: PageRequest) -> Response:
     """Do something to a job, and write down who did what."""
     action = _action(request)
     name = request.http.path_params["job"]
-    if action.typed and request.form.get("typed") != name:
-        raise InvalidSetting("name", request.form.get("typed", "")[:200], f"type {name} to confirm")
     kind = request.http.path_params["action"]
     try:
+        if action.typed and request.form.get("typed") != name:
+            raise InvalidSetting("name", request.form.get("typed", "")[:200], f"type {name} to confirm")
         done = await carry_out(request, kind, name, request.form)
     except REFUSALS as error:
-        if not action.inputs or request.is_fragment:
+        if not (action.inputs or action.typed) or request.is_fragment:
             raise
         return _ask(request, action, asked_for(action, request.form), error)
     is_gone = kind == "remove"
