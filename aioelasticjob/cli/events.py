@@ -33,7 +33,10 @@ T = TypeVar("T")
 Store: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--store", "-s", envvar="AIOELASTICJOB_EVENT_STORE", help="The database: sqlite:///events.db, postgresql://…"
+        "--event-store",
+        "-s",
+        envvar="AIOELASTICJOB_EVENT_STORE",
+        help="The database: sqlite:///events.db, postgresql://…",
     ),
 ]
 Namespace: TypeAlias = Annotated[

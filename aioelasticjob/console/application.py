@@ -42,6 +42,7 @@ from aioelasticjob.console.web.request import ROOT, read_request
 from aioelasticjob.errors import ElasticJobError, RegistryUnreachable, SessionEnded, Suspended
 from aioelasticjob.ground.credentials import hide_in_text
 from aioelasticjob.ground.nesting import read_json
+from aioelasticjob.ground.times import moment
 from aioelasticjob.logging import logger
 from aioelasticjob.registry.session import beside
 
@@ -236,6 +237,7 @@ def _templates() -> Environment:
     environment.globals |= {
         "duration_text": duration_text,
         "reason_sentence": reason_sentence,
+        "utc_text": _utc_text,
         "schedule_sentence": schedule_sentence,
         "outcome_class": outcome_class,
         "label": label_of,
@@ -243,3 +245,8 @@ def _templates() -> Environment:
         "notices": notices,
     }
     return environment
+
+
+def _utc_text(milliseconds: float) -> str:
+    """Return a time as it is shown where no script shows it in the viewer's time zone."""
+    return f"{moment(milliseconds / 1000):%Y-%m-%d %H:%M:%S} UTC"

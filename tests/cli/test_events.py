@@ -37,7 +37,7 @@ def command(*arguments: str) -> Result:
 
 
 def test_runs_are_listed_the_newest_first(store: str) -> None:
-    shown = command("list", "--store", store)
+    shown = command("list", "--event-store", store)
     assert shown.exit_code == 0
     lines = shown.stdout.splitlines()
     assert [word for line in lines for word in ("running", "failed", "completed") if f" {word} " in line] == [
@@ -49,7 +49,7 @@ def test_runs_are_listed_the_newest_first(store: str) -> None:
 
 
 def test_the_columns_of_the_list_have_heads(store: str) -> None:
-    head, rule, run, *_ = command("list", "--store", store, "--outcome", "completed").stdout.splitlines()
+    head, rule, run, *_ = command("list", "--event-store", store, "--outcome", "completed").stdout.splitlines()
     heads = ["Began", "Job, item", "Source", "Outcome", "Took", "Address", "Id"]
     assert re.split(r"  +", head.rstrip()) == heads
     cells = re.split(r"  +", run)
@@ -59,7 +59,7 @@ def test_the_columns_of_the_list_have_heads(store: str) -> None:
         else:
             assert head.index(name) == run.index(cell)
     assert rule == "─" * len(run)
-    assert command("show", "--store", store, cells[-1]).stdout.startswith(f"{head}\n{rule}\n{run}\n")
+    assert command("show", "--event-store", store, cells[-1]).stdout.startswith(f"{head}\n{rule}\n{run}\n")
 
 
 def test_the_number_of_attempts_is_said_if_there_was_more_than_one(store: str) -> None:
@@ -122,7 +122,7 @@ def test_filters_of_runs_are_refused_for_missed_moments(store: str, option: str)
 
 @pytest.mark.parametrize("arguments", [("list",), ("show", "key"), ("prune", "--days", "1", "--yes")])
 def test_a_store_that_does_not_exist_is_named_and_not_made(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = command(*arguments, "--store", f"sqlite:///{tmp_path / 'typo.db'}")
+    done = command(*arguments, "--event-store", f"sqlite:///{tmp_path / 'typo.db'}")
     assert done.exit_code == 2
     assert "there is no file" in done.stderr
     assert "typo.db" in done.stderr
@@ -131,7 +131,7 @@ def test_a_store_that_does_not_exist_is_named_and_not_made(tmp_path: Path, argum
 
 def test_a_damaged_store_is_named_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "events.db").write_bytes(b"no database at all" * 100)
-    done = command("list", "--store", f"sqlite:///{tmp_path / 'events.db'}")
+    done = command("list", "--event-store", f"sqlite:///{tmp_path / 'events.db'}")
     assert done.exit_code == 1
     assert "events.db" in done.stderr
     assert "move it away, and an empty one is made" in done.stderr
@@ -182,20 +182,20 @@ def test_old_events_are_removed_once_somebody_is_sure(store: str) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["list", "--store", "oracle://me:s3cret@host/db"],
-        ["list", "--store", "sqlite://", "--since", "yesterday"],
-        ["list", "--store", "sqlite://", "--since", "2026-01-01"],
-        ["list", "--store", "sqlite://", "--since", "99999999999d"],
-        ["list", "--store", "sqlite://", "--since", "1700000000"],
-        ["list", "--store", "sqlite://", "--outcome", "broken"],
-        ["list", "--store", "sqlite://", "--source", "nope"],
-        ["list", "--store", "sqlite://", "--source", "cron"],
-        ["list", "--store", "sqlite://", "--item", "99999999999999999999"],
-        ["list", "--store", "sqlite://", "--after", "nonsense"],
-        ["list", "--store", "sqlite://", "--run", "nobody"],
-        ["show", "--store", "sqlite://", "nobody"],
-        ["show", "--store", "sqlite://", "report@today"],
-        ["prune", "--store", "sqlite://", "--yes"],
+        ["list", "--event-store", "oracle://me:s3cret@host/db"],
+        ["list", "--event-store", "sqlite://", "--since", "yesterday"],
+        ["list", "--event-store", "sqlite://", "--since", "2026-01-01"],
+        ["list", "--event-store", "sqlite://", "--since", "99999999999d"],
+        ["list", "--event-store", "sqlite://", "--since", "1700000000"],
+        ["list", "--event-store", "sqlite://", "--outcome", "broken"],
+        ["list", "--event-store", "sqlite://", "--source", "nope"],
+        ["list", "--event-store", "sqlite://", "--source", "cron"],
+        ["list", "--event-store", "sqlite://", "--item", "99999999999999999999"],
+        ["list", "--event-store", "sqlite://", "--after", "nonsense"],
+        ["list", "--event-store", "sqlite://", "--run", "nobody"],
+        ["show", "--event-store", "sqlite://", "nobody"],
+        ["show", "--event-store", "sqlite://", "report@today"],
+        ["prune", "--event-store", "sqlite://", "--yes"],
     ],
 )
 def test_what_makes_no_sense_is_one_line_and_code_two(arguments: list[str]) -> None:

@@ -144,8 +144,14 @@ def test_servers_are_listed_with_what_was_said_about_them(
         assert line == "10.0.0.5 alpha 1 1 1 disabled in all jobs; paused by itself in report"
         typed("pause", "report")
         printed = said(typed("job", "report"))
-        assert re.search(r"the whole job was paused \d.* ago: nothing is run until it is resumed", printed)
+        assert re.search(r"the whole job was paused by \S+@\S+ \d.* ago: nothing is run until it is resumed", printed)
         assert "server 10.0.0.5 alpha is paused and disabled in all jobs" in printed
+        changed = said(typed("pause", "report", "--until", "2h", "--note", "the bank is closed"))
+        assert "report: its pause was changed: paused until 20" in changed
+        printed = said(typed("job", "report"))
+        assert re.search(r"nothing is run until 20\S+\+00:00 \(the bank is closed\)", printed)
+        job = json.loads(said(typed("job", "report", "--json")))
+        assert (job["pauseNote"], job["pausedUntil"][:2]) == ("the bank is closed", "20")
 
     typed_at_a_job(scene)
 

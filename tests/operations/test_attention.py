@@ -357,17 +357,19 @@ def test_a_job_that_was_switched_off_on_purpose_needs_no_attention_and_fires_not
     assert (health.group, health.word, health.fires) == ("off", "switched off", False)
 
 
-def test_instances_that_go_are_remembered_and_those_in_a_run_are_marked() -> None:
+def test_processes_that_go_are_remembered_and_those_in_a_run_are_marked() -> None:
     log = InstanceLog()
     busy = status("report", (item(0),), now=NOW, instances=INSTANCES[:2])
-    running = replace(busy, instances=(replace(busy.instances[0], runs=(0,)), busy.instances[1]))
-    log.update([running], NOW)
-    assert log.there == set(INSTANCES[:2])
+    first, second = (replace(one, pid=number) for number, one in enumerate(busy.instances))
+    running = replace(busy, instances=(replace(first, runs=(0,)), second))
+    other = status("other", (item(0),), now=NOW)
+    other = replace(other, instances=(replace(first, id="of the other job"), replace(second, id="of it, too")))
+    log.update([running, other], NOW)
+    assert len(log.there) == 2  # a process has an instance of each of its jobs
+    log.update([replace(running, instances=()), other], NOW + 1)
+    assert not log.gone  # they have only left one of them
     log.update([], NOW + 1)
-    assert [(one.id, one.at, one.cut_off) for one in log.gone] == [
-        (INSTANCES[0], NOW + 1, True),
-        (INSTANCES[1], NOW + 1, False),
-    ]
+    assert [(one.at, one.cut_off) for one in log.gone] == [(NOW + 1, False), (NOW + 1, False)]
     assert log.rescue is None
     for begun in (NOW, NOW + 5, NOW + 2):
         log.update([status("report", (item(3, record=replace(ended("", begun), source="FAILOVER")),), now=NOW)], NOW)

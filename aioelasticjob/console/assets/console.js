@@ -27,10 +27,16 @@
 
   const say = (sentence, time) => sentence.replace("{time}", time);
   const timeZone = words.zone; // one for all that is shown and typed
-  const full = new Intl.DateTimeFormat(language, {
-    timeZone, timeZoneName: "short", year: "numeric", month: "short", day: "numeric",
+  const dateAndTime = new Intl.DateTimeFormat(language, {
+    timeZone, year: "numeric", month: "short", day: "numeric",
     hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
   });
+  const zone = new Intl.DateTimeFormat(language, { timeZone, timeZoneName: "short" });
+
+  function full(milliseconds) { // the zone stands last: of itself, Chinese has it between the date and the time
+    const name = zone.formatToParts(milliseconds).find((part) => part.type === "timeZoneName").value;
+    return `${dateAndTime.format(milliseconds)} ${name}`;
+  }
 
   function read(element) {
     const { until, ago, clock } = element.dataset;
@@ -41,7 +47,7 @@
     }
     if (ago) return say(words.ago, spell((now() - Number(ago)) / 1000));
     if (since) return say(words.for, spell((now() - Number(since)) / 1000));
-    return full.format(Number(clock));
+    return full(Number(clock));
   }
 
   function tick() {
@@ -50,7 +56,7 @@
       if (element.textContent !== text) element.textContent = text;
       if (!element.title) {
         const { until, ago, clock } = element.dataset;
-        element.title = full.format(Number(until || ago || element.dataset.for || clock));
+        element.title = full(Number(until || ago || element.dataset.for || clock));
       }
     }
   }
@@ -146,7 +152,7 @@
     document.body.classList.toggle("silent", Boolean(sentence));
     banner?.remove();
     if (!sentence) return;
-    const textContent = say(sentence, full.format(heard));
+    const textContent = say(sentence, full(heard));
     banner = Object.assign(document.createElement("p"), { id: "gone", className: "lost", role: "status", textContent });
     document.querySelector("header.top").after(banner);
   }

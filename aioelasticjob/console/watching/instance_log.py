@@ -1,4 +1,4 @@
-"""The instances of a registry's jobs that are there, those that have gone of late, and the newest rescue."""
+"""The processes that run a registry's jobs, those that have gone of late, and the newest rescue."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from aioelasticjob.model import FireSource
-from aioelasticjob.operations import JobStatus
+from aioelasticjob.operations import InstanceStatus, JobStatus
 
 MAX_DEPARTURES: Final = 100
 """Departures of one job that are remembered."""
 MAX_GONE: Final = 1000
-"""Instances that are remembered after they have gone."""
+"""Processes that are remembered after they have gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """An instance that is not there any more."""
+    """A process that is not there any more."""
 
     id: str
+    """Its server and its number there."""
     at: float
     """When the console saw that it had gone, in seconds since the epoch."""
     cut_off: bool
@@ -38,11 +39,14 @@ class Rescue:
 
 
 class InstanceLog:
-    """What the console has seen of instances since it was started."""
+    """What the console has seen of processes since it was started.
+
+    A process has an instance of each of its jobs, so instances would be counted many times.
+    """
 
     def __init__(self) -> None:
         self.since: float | None = None
-        """When instances were first seen, in seconds since the epoch; what was before that is not known."""
+        """When processes were first seen, in seconds since the epoch; what was before that is not known."""
         self.there: frozenset[str] = frozenset()
         self.gone: deque[Gone] = deque(maxlen=MAX_GONE)
         """The oldest first."""
@@ -53,16 +57,19 @@ class InstanceLog:
         self._busy: frozenset[str] = frozenset()
 
     def update(self, jobs: Iterable[JobStatus], now: float) -> None:
-        """Compare the instances that are there now with those that were there before."""
+        """Compare the processes that are there now with those that were there before."""
         if self.since is None:
             self.since = now
         there = set[str]()
         busy = set[str]()
         for status in jobs:
-            there |= {one.id for one in status.instances}
-            busy |= {one.id for one in status.instances if one.runs}
+            there |= {_process(one) for one in status.instances}
+            busy |= {_process(one) for one in status.instances if one.runs}
             self._note_rescues(status)
             self._note_departure(status)
+        back = [one for one in self.gone if one.id in there]  # it has only joined again
+        for one in back:
+            self.gone.remove(one)
         self.gone += [Gone(name, now, name in self._busy) for name in sorted(self.there - there)]
         self.there = frozenset(there)
         self._busy = frozenset(busy)
@@ -84,3 +91,7 @@ class InstanceLog:
             begun = record.begun / 1000
             if self.rescue is None or begun > self.rescue.at:
                 self.rescue = Rescue(status.name, item.item, begun)
+
+
+def _process(one: InstanceStatus) -> str:
+    return f"{one.ip} {one.host} {one.pid}"

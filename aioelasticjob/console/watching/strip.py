@@ -15,7 +15,7 @@ from aioelasticjob.observers.missed import Count, total_of
 from aioelasticjob.operations.observed_runs import MISFIRED
 
 WINDOW: Final = 3600.0
-"""Seconds over which failures, missed moments and instances that have gone are counted."""
+"""Seconds over which failures, missed moments and processes that have gone are counted."""
 AGE: Final = 1.0
 """Seconds after which they are counted anew, if nothing has changed otherwise."""
 
@@ -31,12 +31,12 @@ class Strip:
     store: StoreSnapshot | None
     """The event store as it was when it last answered; None without one."""
     known_since: float | None
-    """Since when the console has seen instances; what was before that is not known."""
+    """Since when the console has seen processes; what was before that is not known."""
     whole_hour: bool
     """Whether it has seen them for an hour."""
-    instances: int
+    processes: int
     gone: tuple[Gone, ...]
-    """Instances that have gone within the last hour, the oldest first."""
+    """Processes that have gone within the last hour, the oldest first."""
     rescue: Rescue | None
     failures: Count
     missed: Count
@@ -66,7 +66,7 @@ def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: Health
         store=store,
         known_since=known,
         whole_hour=known is not None and known <= since,
-        instances=len(registry.instances.there),
+        processes=len(registry.instances.there),
         gone=tuple(one for one in registry.instances.gone if one.at >= since),
         rescue=registry.instances.rescue,
         failures=failures,

@@ -250,7 +250,7 @@ def set_cookie(request: PageRequest, response: Response, name: str, value: str, 
         value,
         max_age=age,
         path=request.root or "/",
-        secure=request.http.url.scheme == "https",
+        secure=request.http.url.scheme == "https" or request.state.settings.public_url.startswith("https://"),
         httponly=True,
         samesite="lax",
     )
