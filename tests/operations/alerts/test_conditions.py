@@ -9,6 +9,7 @@ import pytest
 
 from aioelasticjob import InvalidSetting, JobConfig
 from aioelasticjob.config.types import Alert
+from aioelasticjob.core.pauses import Pause
 from aioelasticjob.ground.times import moment
 from aioelasticjob.model import GIVEN_UP, Owing, Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
@@ -59,7 +60,7 @@ def test_a_job_that_names_no_kind_has_no_fault() -> None:
 def test_nobody_is_there_only_if_a_moment_is_to_come_and_nobody_has_paused_the_job() -> None:
     alone = replace(job("nobody-there"), instances=(), servers=())
     assert texts(alone) == ["no instance is up: its runs are missed, the next one at 2026-01-01T13:00:00+00:00"]
-    assert texts(replace(alone, paused_since=moment(NOON))) == []
+    assert texts(replace(alone, pause=Pause(NOON))) == []
     without = job("nobody-there", cron=None)
     assert texts(replace(without, instances=(), servers=())) == []
     over = job("nobody-there", cron="0 0 12 1 1 ? 2025")
@@ -78,7 +79,7 @@ def test_instances_that_may_not_run_the_job_are_nobody() -> None:
 def test_nobody_leads_a_job_with_instances() -> None:
     status = replace(job("nobody-leads"), leader=None)
     assert texts(status) == ["none of 1 instance leads the job, so its items are not assigned anew"]
-    assert texts(replace(status, paused_since=moment(NOON))) == []
+    assert texts(replace(status, pause=Pause(NOON))) == []
     assert texts(replace(status, instances=(), servers=())) == []
 
 
@@ -198,7 +199,7 @@ def test_a_moment_that_was_excused_is_not_late() -> None:
     assert late(NOON + 1800, excused, **END) == []
     off = replace(item(0, **BEFORE), disabled=True)
     assert late(NOON + 1800, off, item(1, **ON_TIME, outcome="completed"), **END) == []
-    status = replace(job("late", item(0, **BEFORE), **END), paused_since=moment(NOON))
+    status = replace(job("late", item(0, **BEFORE), **END), pause=Pause(NOON))
     assert texts(status, NOON + 1800) == []
 
 
