@@ -11,12 +11,12 @@ import os
 import secrets
 import shlex
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Generic, TypeVar
 
 import typer
 from anyio import CancelScope, Event, create_task_group, move_on_after, open_signal_receiver, sleep
@@ -36,7 +36,7 @@ from aioelasticjob.ground.plural import counted
 from aioelasticjob.ground.times import moment, time_text
 from aioelasticjob.host.signals import stopping_signals
 from aioelasticjob.logging import logger
-from aioelasticjob.operations import JobStatus, StatusStream
+from aioelasticjob.operations import JobStatus
 from aioelasticjob.operations.alerts.conditions import Facts, conditions, next_change
 from aioelasticjob.operations.alerts.messages import failure_of
 from aioelasticjob.operations.alerts.nodes import AlertFile, AlertNodes
@@ -59,6 +59,7 @@ STUCK = 120.0
 """After so many seconds without a look the heartbeat stops: the command does not do its work."""
 
 log = logger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,22 +319,23 @@ class _Following:
             if self._admits("whether the registry answers", each=2, newest=text):
                 log.info("%s", text, extra={"jobs": [job.name for job in jobs.value]})
             runs = ObservedRuns(self._now())
-            with session.watching((ALERTS,), changes):
-                async with beside(jobs.follow), beside(partial(self._watch_connection, session)):
-                    while True:
-                        await session.connected()
-                        then = await self._look(session, store, changes, jobs.value, runs)
-                        with move_on_after(self._until(then)):
-                            await news.wait()
+            async with operations.watch_processes(session) as noted:
+                processes = _Newest(await anext(noted), noted, news)
+                with session.watching((ALERTS,), changes):
+                    async with (
+                        beside(jobs.follow),
+                        beside(processes.follow),
+                        beside(partial(self._watch_connection, session)),
+                    ):
+                        while True:
+                            await session.connected()
+                            runs.see(jobs.value, self._now())
+                            facts = Facts(jobs.value, runs, self._now(), processes.value)
+                            then = await self._look(session, store, changes, facts)
+                            with move_on_after(self._until(then)):
+                                await news.wait()
 
-    async def _look(
-        self,
-        session: Session,
-        store: AlertNodes,
-        changes: _AlertChanges,
-        jobs: Sequence[JobStatus],
-        runs: ObservedRuns,
-    ) -> float:
+    async def _look(self, session: Session, store: AlertNodes, changes: _AlertChanges, facts: Facts) -> float:
         """Do what has to be done now; return when to look again."""
         self._jobs.news.clear()
         self._looked_at = self._clock.now()
@@ -345,13 +347,11 @@ class _Following:
         except Suspended:
             changes.is_stale = True
             return 0.0
-        now = self._now()
-        runs.see(jobs, now)
-        by_name = {job.name: job for job in jobs}
-        faults = conditions(Facts(jobs, runs, now))
-        then = await self._jobs.look(store, faults, partial(self._target_of, by_name), sends=not self._ends)
+        by_name = {job.name: job for job in facts.jobs}
+        target_of = partial(self._target_of, by_name)
+        then = await self._jobs.look(store, conditions(facts), target_of, sends=not self._ends)
         changes.is_stale = changes.is_stale or not then
-        return min(then, next_change(jobs, now))
+        return min(then, next_change(facts.jobs, facts.now))
 
     async def _watch_connection(self, session: Session) -> None:
         """Note when the connection is lost, and when it is there again."""
@@ -391,12 +391,10 @@ class _Following:
         return min(MAX_WAIT, max(0.0, then - self._now()))
 
 
-class _Newest:
-    """The newest state of all jobs."""
+class _Newest(Generic[T]):
+    """The newest of the states that a stream gives."""
 
-    def __init__(
-        self, value: Sequence[JobStatus], states: StatusStream[tuple[JobStatus, ...]], news: asyncio.Event
-    ) -> None:
+    def __init__(self, value: T, states: AsyncIterator[T], news: asyncio.Event) -> None:
         self.value = value
         self._states = states
         self._news = news

@@ -15,6 +15,7 @@ from aioelasticjob.ground.times import moment
 from aioelasticjob.model import GIVEN_UP, FireSource, Record, is_failure
 from aioelasticjob.observers.missed import Count, MissedMoments, total_of
 from aioelasticjob.operations.error_groups import ErrorGroup
+from aioelasticjob.operations.lateness import late_at, lateness
 from aioelasticjob.operations.observed_runs import MISFIRED, ObservedRun, new_missed
 from aioelasticjob.operations.status import InstanceStatus, ItemStatus, JobStatus, able_instances
 
@@ -39,8 +40,6 @@ SEVERITY: Final = (
     "foreign",
 )
 """The kinds of reasons, the worst first: what runs nothing at all, what goes wrong each time, what goes wrong at times.
-
-No reason is ``late`` yet: that needs settings that say how long a run may take.
 """
 MILD: Final = frozenset(SEVERITY[SEVERITY.index("running long") :])
 """The kinds of reasons with which the job still does its work, most of the time."""
@@ -147,6 +146,7 @@ def _found(status: JobStatus, now: float, seen: Seen) -> Iterable[Reason]:
         *_given_up(status.items),
         *_cut_off(status),
         *_failing(status, seen.runs, seen.errors),
+        *_late(status, now),
         *_running_long(status, now),
         *_misfiring(status, now, seen),
         *_behind(status, seen.runs),
@@ -163,6 +163,8 @@ def changes_at(status: JobStatus, now: float, seen: Seen = NOTHING_SEEN) -> floa
     if not status.instances and status.left_at is not None:
         times.append(status.left_at.timestamp() + RESTART_LIMIT)
     times += [one.last + ENDED_AFTER for one in missed_of(status, seen)]
+    if (late := late_at(status, now)) is not None:
+        times.append(late)
     return min((at for at in times if at > now), default=None)
 
 
@@ -178,7 +180,7 @@ def missed_of(status: JobStatus, seen: Seen = NOTHING_SEEN) -> Sequence[MissedMo
 
 def excused_of(status: JobStatus, seen: Seen) -> Count:
     """Return how many of the moments that were missed in the last hour are no fault."""
-    return total_of(one for one in seen.missed if _is_excused(one, status, seen.departures))
+    return total_of(one for one in seen.missed if is_excused(one, status, seen.departures))
 
 
 def _not_run(status: JobStatus, now: float) -> Iterator[Reason]:
@@ -265,6 +267,18 @@ def _cut_off(status: JobStatus) -> Iterator[Reason]:
         sentence = "the last run was cut off (items: {items}; waiting for a rescuer: {orphans})"
         values |= {"orphans": _listed(map(int, orphans))}
     yield Reason("cut off", sentence, values, min(begun.values()), details)
+
+
+def _late(status: JobStatus, now: float) -> Iterator[Reason]:
+    late = lateness(status, now)
+    if late is None:
+        return
+    sentence = "has not ended within {seconds} s after its moment (items: {items})"
+    if late.missing == "begun":
+        sentence = "has not begun within {seconds} s after its moment (items: {items})"
+    values = {"seconds": late.within, "items": _listed(late.items)}
+    at = late.moment.timestamp()
+    yield Reason("late", sentence, values, at, {str(item): at for item in late.items})
 
 
 def _running_long(status: JobStatus, now: float) -> Iterator[Reason]:
@@ -380,7 +394,7 @@ def _failing_by_counts(status: JobStatus, errors: Sequence[ErrorGroup]) -> Itera
 
 def _misfiring(status: JobStatus, now: float, seen: Seen) -> Iterator[Reason]:
     """Yield one reason for all missed moments that are a fault, unless that has ended by itself."""
-    missed = [one for one in missed_of(status, seen) if not _is_excused(one, status, seen.departures)]
+    missed = [one for one in missed_of(status, seen) if not is_excused(one, status, seen.departures)]
     if not missed or _has_ended(status, max(one.last for one in missed), now):
         return
     total = total_of(missed)
@@ -390,7 +404,7 @@ def _misfiring(status: JobStatus, now: float, seen: Seen) -> Iterator[Reason]:
     yield Reason("misfiring", sentence, {"count": total.number}, min(one.first for one in missed))
 
 
-def _is_excused(missed: MissedMoments, status: JobStatus, departures: Iterable[float]) -> bool:
+def is_excused(missed: MissedMoments, status: JobStatus, departures: Iterable[float] = ()) -> bool:
     """Whether missed moments are no fault: streams miss them all the time, and a restart was announced."""
     if status.config.streaming and missed.why in ORDINARY_IN_STREAMS:
         return True

@@ -13,7 +13,7 @@ from aioelasticjob.console.watching.instance_log import InstanceLog, Rescue
 from aioelasticjob.core.pauses import Pause
 from aioelasticjob.core.reasons import BUSY, GONE, NO_INSTANCE_UP, UNSETTLED
 from aioelasticjob.ground.times import moment
-from aioelasticjob.model import GIVEN_UP, Owing
+from aioelasticjob.model import GIVEN_UP, Owing, Record
 from aioelasticjob.observers.missed import Count, MissedMoments
 from aioelasticjob.operations import ActiveRun, JobStatus
 from aioelasticjob.operations.attention import (
@@ -322,6 +322,27 @@ def test_a_run_whose_timeout_is_long_over_needs_attention_also_if_no_further_mom
     assert found.sentence == "still running, although its timeout is long over (items: {items})"
     assert (found.kind, found.values, found.since) == ("running long", {"items": "4"}, NOW)
     assert reasons(busy, [], now=due + 1)[0].values == {"items": "4, 5"}
+
+
+def test_a_moment_that_has_not_ended_or_begun_in_time_needs_attention() -> None:
+    def late(at: float, record: Record, **settings: Any) -> list[tuple[object, ...]]:
+        config = JobConfig.build(job_name="report", cron="0 0 * * * ?", **settings)
+        one = replace(status("report", (item(0, record=record),), now=at), config=config)
+        return [(found.kind, found.sentence, found.since) for found in reasons(one, [], now=at) if found.kind == "late"]
+
+    came = NOW - NOW % 3600
+    slot = int(came * 1000)
+    running = Record(slot=slot, begun=slot, accounted=slot, completed=False)
+    before = Record(slot=slot - 3_600_000, begun=1, accounted=slot - 3_600_000, outcome="completed")
+    ended_late = "has not ended within {seconds} s after its moment (items: {items})"
+    begun_late = "has not begun within {seconds} s after its moment (items: {items})"
+    assert late(came + 599, running, must_end_within="10m") == []
+    assert late(came + 600, running, must_end_within="10m") == [("late", ended_late, came)]
+    assert late(came + 600, running, must_start_within="10m") == []
+    assert late(came + 600, before, must_start_within="10m") == [("late", begun_late, came)]
+    config = JobConfig.build(job_name="report", cron="0 0 * * * ?", must_end_within="10m")
+    waiting = replace(status("report", (item(0, record=running),), now=came), config=config)
+    assert changes_at(waiting, came) == came + 600
 
 
 def test_clocks_because_of_which_runs_are_refused_need_attention_and_if_all_differ_nobody_runs_the_next_fire() -> None:

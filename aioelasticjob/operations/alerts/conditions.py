@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
+from operator import itemgetter
 from typing import Final
 
-from aioelasticjob.config.types import MILLISECOND
+from aioelasticjob.core.processes import ProcessStatus
 from aioelasticjob.ground.plural import counted, listed_items
 from aioelasticjob.ground.times import moment, time_text
-from aioelasticjob.model import GIVEN_UP, Record
+from aioelasticjob.model import GIVEN_UP
 from aioelasticjob.operations.alerts.kinds import (
+    CLOCK_SECONDS,
     FAILED_IN_A_ROW,
     FAILED_PART,
     LEAST_RATED_RUNS,
@@ -21,9 +24,11 @@ from aioelasticjob.operations.alerts.kinds import (
     MISFIRES,
     OF_WORKERS,
 )
-from aioelasticjob.operations.alerts.observed import FAILURES, JobRuns, ObservedRuns
+from aioelasticjob.operations.alerts.observed import JobRuns, ObservedRuns
 from aioelasticjob.operations.alerts.plan import Condition
 from aioelasticjob.operations.alerts.state import AlertKey
+from aioelasticjob.operations.lateness import late_at, lateness
+from aioelasticjob.operations.process_status import processes_of
 from aioelasticjob.operations.status import ItemStatus, JobStatus, able_instances
 
 NOBODY: Final = {
@@ -41,6 +46,8 @@ class Facts:
     jobs: Sequence[JobStatus]
     runs: ObservedRuns
     now: float
+    processes: Sequence[ProcessStatus] = ()
+    """The processes that cannot do something."""
 
 
 def conditions(facts: Facts) -> Iterator[Condition]:
@@ -56,27 +63,22 @@ def conditions(facts: Facts) -> Iterator[Condition]:
         for kind in job.config.alert_on:
             if kind in _RULES:
                 yield from _RULES[kind](job, facts.now)
+            elif kind == "writes-refused":
+                yield from _writes_refused(job, facts.processes)
             elif kind == "failing":
                 yield from _failing(job, runs)
             elif kind == "misfiring":
                 yield from _misfiring(job, runs, facts.now, is_whole)
             else:
                 assert kind in OF_WORKERS
+    yield from _store_not_written(facts.processes)
+    yield from _clocks_differ(facts.processes)
 
 
 def next_change(jobs: Iterable[JobStatus], now: float) -> float:
     """Return when a job may become late though nothing happens."""
-    found = float("inf")
-    for job in jobs:
-        if "late" not in job.config.alert_on or job.config.schedule is None:
-            continue
-        for within in (job.config.must_start_within, job.config.must_end_within):
-            if within is None:
-                continue
-            following = job.config.schedule.next_after(moment(now - within))
-            if following is not None:
-                found = min(found, following.timestamp() + within)
-    return found
+    times = [late_at(job, now) for job in jobs if "late" in job.config.alert_on]
+    return min((at for at in times if at is not None), default=inf)
 
 
 def _nobody_there(job: JobStatus, now: float) -> Iterator[Condition]:
@@ -105,13 +107,16 @@ def _given_up(job: JobStatus, now: float) -> Iterator[Condition]:
         yield Condition(AlertKey("given-up", job.name), text, is_told=True)
 
 
-def _writes_refused(job: JobStatus, now: float) -> Iterator[Condition]:
+def _writes_refused(job: JobStatus, processes: Sequence[ProcessStatus]) -> Iterator[Condition]:
+    """Yield a fault from what processes say at once, and what instances say at their next tick."""
     found = [refusal for one in job.instances for refusal in one.refused]
+    for process in processes_of(job, processes):
+        # of several jobs only one is named
+        refused = [one for one in process.problems.refused if one.job == job.name or one.jobs > 1]
+        found += [(one.what, one.why, one.since) for one in refused]
     if found:
-        what, why, _ = found[0]
-        affected = counted(sum(bool(one.refused) for one in job.instances), "instance")
-        text = f"the registry refuses {what} to {affected}: {why}"
-        yield Condition(AlertKey("writes-refused", job.name), text, min(since for _, _, since in found))
+        what, why, since = min(found, key=itemgetter(2))
+        yield Condition(AlertKey("writes-refused", job.name), f"the registry refuses {what}: {why}", since)
 
 
 def _config_unusable(job: JobStatus, now: float) -> Iterator[Condition]:
@@ -129,6 +134,24 @@ def _clock_differs(job: JobStatus, now: float) -> Iterator[Condition]:
         worst = max(differences, key=lambda host: abs(differences[host]))
         text = f"the clock of {worst} differs from the registry's by {abs(differences[worst]):g} s, so it runs nothing"
         yield Condition(AlertKey("clock-differs", job.name), text)
+
+
+def _store_not_written(processes: Sequence[ProcessStatus]) -> Iterator[Condition]:
+    found = [(one.problems.event_store, one) for one in processes if one.problems.event_store is not None]
+    if found:
+        store, process = min(found, key=lambda pair: pair[0].since)
+        others = f" (and {counted(len(found) - 1, 'other')})" if len(found) > 1 else ""
+        text = f"{process.name}{others} cannot write to the event store, so the history lacks runs: {store.why}"
+        yield Condition(AlertKey("store-not-written"), text, store.since)
+
+
+def _clocks_differ(processes: Sequence[ProcessStatus]) -> Iterator[Condition]:
+    differing = [(one.problems.clock_differs or 0.0, one.name) for one in processes]
+    seconds, name = max(differing, key=lambda pair: abs(pair[0]), default=(0.0, ""))
+    if abs(seconds) > CLOCK_SECONDS:
+        side = "ahead of" if seconds > 0 else "behind"
+        text = f"the clock of {name} is {abs(seconds):g} s {side} the registry's"
+        yield Condition(AlertKey("clock-differs"), text)
 
 
 def _failing(job: JobStatus, runs: JobRuns) -> Iterator[Condition]:
@@ -173,57 +196,18 @@ def _misfiring(job: JobStatus, runs: JobRuns, now: float, is_whole: bool) -> Ite
 
 
 def _late(job: JobStatus, now: float) -> Iterator[Condition]:
-    """Yield a fault if a moment came so long ago that it should have begun, or ended, on all items.
-
-    Moments that were excused, because the job or the item was switched off, are accounted for in the item's record.
-    """
-    if job.state == "switched off" or job.config.schedule is None:
-        return
-    resting = {one.item for one in job.resting}
-    for within, word, is_late in (
-        (job.config.must_end_within, "ended", _has_not_ended),
-        (job.config.must_start_within, "begun", _has_not_begun),
-    ):
-        if within is None:
-            continue
-        due = job.config.schedule.previous_before(moment(now - within + MILLISECOND))
-        if due is None:
-            continue
-        at = due.timestamp()
-        items = [one for one in job.items if one.item not in resting and _concerns(at, one, job)]
-        late = [one.item for one in items if one.record is not None and is_late(one.record, at)]
-        if late:
-            text = f"the moment {time_text(due)} has not {word} within {within:g} s: {listed_items(late)}"
-            yield Condition(AlertKey("late", job.name), text)
-            return  # one alert, which says the gravest
-
-
-def _concerns(at: float, item: ItemStatus, job: JobStatus) -> bool:
-    """Whether the schedule was in force at a moment, and the item is known to have been there."""
-    since = job.scheduled_since
-    if item.record is None or not item.record.accounted:
-        since = max(since, job.configured_at)  # the item may be new, because the number of items was raised
-    return at > since
-
-
-def _has_not_begun(record: Record, at: float) -> bool:
-    return record.accounted < at * 1000
-
-
-def _has_not_ended(record: Record, at: float) -> bool:
-    """Whether a moment waits for its run, or its run, or that of an earlier moment, goes on or was cut off."""
-    if _has_not_begun(record, at):
-        return True
-    is_run_of_a_moment = record.begun > 0 and not record.asked
-    return is_run_of_a_moment and not record.outcome and record.slot <= at * 1000
+    late = lateness(job, now)
+    if late is not None:
+        at = time_text(late.moment)
+        text = f"the moment {at} has not {late.missing} within {late.within:g} s: {listed_items(late.items)}"
+        yield Condition(AlertKey("late", job.name), text)
 
 
 def _error_of(items: Iterable[ItemStatus], number: int) -> str:
     """Return why the newest run of an item failed, as the end of a sentence."""
     for one in items:
         if one.item == number and one.record is not None:
-            why = one.record.error or (one.record.outcome if one.record.outcome in FAILURES else "")
-            return f": {why}" if why else ""
+            return f": {one.record.error}" if one.record.error else ""
     return ""
 
 
@@ -231,7 +215,6 @@ _RULES: Final[dict[str, Callable[[JobStatus, float], Iterator[Condition]]]] = {
     "nobody-there": _nobody_there,
     "nobody-leads": _nobody_leads,
     "given-up": _given_up,
-    "writes-refused": _writes_refused,
     "config-unusable": _config_unusable,
     "clock-differs": _clock_differs,
     "late": _late,

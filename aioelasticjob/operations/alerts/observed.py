@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
-from aioelasticjob.model import GIVEN_UP, Outcome, Owing, Record
+from aioelasticjob.model import Record, is_failure
 from aioelasticjob.operations.alerts.kinds import MISFIRE_SECONDS, RATED_RUNS
+from aioelasticjob.operations.attention import is_excused
+from aioelasticjob.operations.observed_runs import new_missed
 from aioelasticjob.operations.status import JobStatus
-
-FAILURES: Final = (Outcome.FAILED, Outcome.TIMED_OUT, GIVEN_UP)
-"""Outcomes of runs that have failed.  A run that was stopped or handed over has not."""
 
 
 @dataclass(slots=True)
@@ -21,8 +19,6 @@ class _Item:
     """When the newest run ended that is counted, in milliseconds."""
     in_a_row: int = 0
     """How many runs have failed since the last one that did not, as far as they were seen."""
-    reports: frozenset[Owing] = frozenset()
-    """The reports of missed moments in the record that was seen last."""
 
 
 @dataclass(slots=True)
@@ -49,24 +45,20 @@ class JobRuns:
 
     def see(self, job: JobStatus, now: float) -> None:
         """Take in the present records of the job."""
-        if job is self._seen:
+        before = self._seen
+        if job is before:
             return
-        is_new = self._seen is None
         self._seen = job
-        numbers = set[int]()
+        if before is not None:  # otherwise nobody knows when they were missed
+            missed = new_missed({one.item: one for one in before.items}, job.items)
+            self.missed += [(now, one.count.number) for one in missed if not is_excused(one, job)]
         for one in job.items:
-            numbers.add(one.item)
             if one.record is not None:
-                self._see_record(self._items.setdefault(one.item, _Item()), one.record, now, is_new)
-        for number in self._items.keys() - numbers:
+                self._see_record(self._items.setdefault(one.item, _Item()), one.record)
+        for number in self._items.keys() - {one.item for one in job.items}:
             del self._items[number]
 
-    def _see_record(self, item: _Item, record: Record, now: float, is_new: bool) -> None:
-        reports = frozenset(record.owing)
-        if not is_new:  # otherwise nobody knows when they were made
-            for report in reports - item.reports:
-                self.missed.append((now, report.count))
-        item.reports = reports
+    def _see_record(self, item: _Item, record: Record) -> None:
         if record.completed_at <= item.ended:
             return
         item.ended = record.completed_at
@@ -98,5 +90,5 @@ def _names(jobs: Iterable[JobStatus]) -> set[str]:
 def _has_failed(record: Record) -> bool:
     """Whether the newest run that has ended failed; if another one has begun since, only the error tells."""
     if record.outcome:
-        return record.outcome in FAILURES
+        return is_failure(record.outcome)
     return bool(record.error)

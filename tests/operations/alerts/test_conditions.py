@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from aioelasticjob import InvalidSetting, JobConfig
 from aioelasticjob.config.types import Alert
+from aioelasticjob.core import reasons
 from aioelasticjob.core.pauses import Pause
+from aioelasticjob.core.processes import ProcessProblems, ProcessStatus, RefusedToProcess, UnwrittenEvents
 from aioelasticjob.ground.times import moment
 from aioelasticjob.model import GIVEN_UP, Owing, Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
@@ -17,6 +20,7 @@ from aioelasticjob.operations.alerts.conditions import Facts, conditions, next_c
 from aioelasticjob.operations.alerts.kinds import MISFIRE_SECONDS, OF_JOBS
 from aioelasticjob.operations.alerts.observed import ObservedRuns
 from aioelasticjob.operations.alerts.plan import Condition
+from aioelasticjob.operations.alerts.state import AlertKey
 from aioelasticjob.operations.status import ServerStatus
 
 NOON = 1_767_268_800.0
@@ -37,10 +41,12 @@ def job(alert_on: Alert, *items: ItemStatus, **settings: Any) -> JobStatus:
     return JobStatus(config, None, SOMEBODY.id, True, None, (SOMEBODY,), (SERVER,), items)
 
 
-def found(status: JobStatus, now: float = NOON, runs: ObservedRuns | None = None) -> list[Condition]:
+def found(
+    status: JobStatus, now: float = NOON, runs: ObservedRuns | None = None, processes: Sequence[ProcessStatus] = ()
+) -> list[Condition]:
     observed = runs or ObservedRuns(now - 2 * MISFIRE_SECONDS)
     observed.see([status], now)
-    return list(conditions(Facts([status], observed, now)))
+    return list(conditions(Facts([status], observed, now, processes)))
 
 
 def texts(status: JobStatus, now: float = NOON, runs: ObservedRuns | None = None) -> list[str]:
@@ -232,7 +238,7 @@ def test_jobs_whose_moments_cannot_be_judged_refuse_the_limit(name: str) -> None
 def test_what_instances_say_of_themselves_is_a_fault() -> None:
     refused = replace(SOMEBODY, refused=(("to settle items", "NoAuth", NOON - 5),))
     (fault,) = found(replace(job("writes-refused"), instances=(refused,)))
-    assert (fault.text, fault.since) == ("the registry refuses to settle items to 1 instance: NoAuth", NOON - 5)
+    assert (fault.text, fault.since) == ("the registry refuses to settle items: NoAuth", NOON - 5)
     unusable = replace(SOMEBODY, unusable="no strategy x", host="alpha")
     assert texts(replace(job("config-unusable"), instances=(unusable, SOMEBODY))) == [
         "1 instance cannot use the configuration; that on alpha: no strategy x"
@@ -241,6 +247,42 @@ def test_what_instances_say_of_themselves_is_a_fault() -> None:
     assert texts(replace(job("clock-differs"), instances=(skewed, SOMEBODY))) == [
         "the clock of 10.0.0.1 differs from the registry's by 7.5 s, so it runs nothing"
     ]
+
+
+def process(incarnation: int = 0, **problems: Any) -> ProcessStatus:
+    return ProcessStatus(f"{incarnation}", "10.0.0.1", "alpha", 7, incarnation, ProcessProblems(**problems))
+
+
+def test_what_processes_say_of_themselves_is_a_fault_of_no_job_or_of_the_jobs_that_it_concerns() -> None:
+    store = process(1, event_store=UnwrittenEvents(NOON - 90, "disk full", 400))
+    clock = process(2, clock_differs=-300.0)
+    drift = process(3, clock_differs=0.9)
+    refused = process(4, refused=(RefusedToProcess("to settle items", "NoAuth", NOON - 5, "other", 2),))
+    alone = process(5, refused=(RefusedToProcess("to claim items", "NoAuth", NOON - 5, "other", 1),))
+    there = tuple(replace(SOMEBODY, incarnation=number) for number in (4, 5))
+    status = replace(job("writes-refused"), instances=there)
+    faults = found(status, NOON, None, (store, clock, drift, refused, alone))
+    assert [(one.key, one.text, one.since) for one in faults] == [
+        (AlertKey("writes-refused", "report"), "the registry refuses to settle items: NoAuth", NOON - 5),
+        (
+            AlertKey("store-not-written"),
+            "process 7 on alpha cannot write to the event store, so the history lacks runs: disk full",
+            NOON - 90,
+        ),
+        (AlertKey("clock-differs"), "the clock of process 7 on alpha is 300 s behind the registry's", None),
+    ]
+
+
+def test_moments_that_an_announced_restart_has_missed_are_no_fault() -> None:
+    runs = ObservedRuns(NOON - 2 * MISFIRE_SECONDS)
+    left = replace(job("misfiring", item(0)), left_at=moment(NOON))
+    assert found(left, NOON, runs) == []
+    stamps = [int((NOON + second) * 1000) for second in (1, 2, 3)]
+    for why, begins in ((reasons.NO_INSTANCE_UP, False), (reasons.BUSY, True)):
+        missed = tuple(Owing("me", at, at, at, 1, why) for at in stamps)
+        status = replace(job("misfiring", item(0, slot=stamps[-1], owing=missed)), left_at=moment(NOON))
+        assert bool(found(status, NOON + 5, runs)) is begins
+        stamps = [at + 10_000 for at in stamps]
 
 
 def test_a_configuration_that_nobody_can_read_is_a_fault_whatever_it_says() -> None:
