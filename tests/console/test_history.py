@@ -18,6 +18,7 @@ from aioelasticjob.observers.sql import DurationCount, EventStoreUnreachable, op
 from aioelasticjob.operations.observed_runs import ObservedRun
 from tests.console.client import Answer
 from tests.console.conftest import Play, Scene
+from tests.console.samples import ended, item, status
 from tests.observers.sample_events import ME, NOON, Clock, batch, beginning, end, raised
 
 HISTORY = "/r/billing/history"
@@ -212,3 +213,35 @@ def test_without_an_event_store_a_job_page_says_that_durations_need_one(play: Pl
         assert "An event store would remember how long runs took." in (await browser.get("/r/billing/job/report")).text
 
     play(act)
+
+
+def test_one_fact_has_one_number_on_every_page_or_at_least_is_said(
+    play: Play, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aioelasticjob.console.watching.store_watch.MAX_FAILURES", 3)
+
+    async def act(scene: Scene) -> None:
+        browser = await scene.operator()
+        await scene.seen(lambda now: scene.registry.store is not None)
+        watched = scene.registry.store
+        now = scene.clock.now()
+        slot = int(now * 1000) - 60_000
+        runs = [end(slot + n, 0, Outcome.FAILED, failure=raised()) for n in range(5)]
+        await watched.store.write(batch(*runs, end(slot, 1), end(slot, 2, Outcome.STOPPED)))
+        missed = Misfired("report", ME, slot, slot, (0, 1), 3, "the last run was still going on", at=now - 60)
+        await watched.store.write(batch(missed))
+        await watched.ask()
+        items = (item(0, record=ended("failed", now)), item(1), item(2))
+        scene.registry._publish((status("report", items, now=now),))
+        overview = (await browser.get("/r/billing/jobs")).text
+        assert "5 failures, 6 missed moments" in overview
+        assert "at least 3 times in a day" in overview
+        assert "missed moments: 6" in overview
+        history = (await browser.get("/r/billing/history?job=report&outcome=failed")).text
+        assert '<b>5</b> <span class="outcome bad">failed</span>' in history
+        window = f"?from={now - 120:.0f}&to={now:.0f}"
+        timeline = (await browser.get(f"/r/billing/job/report{window}")).text
+        assert timeline.count("3 missed moments") == 2  # the marks of two items
+        assert "7 runs in this window" in timeline
+
+    play(act, event_store=sqlite_url)

@@ -48,7 +48,13 @@ class Language:
 
     def counted(self, count: Count, noun: str) -> str:
         """Return a number that may be a lower bound, with what it counts."""
-        text = self.count(count.number, noun)
+        return self._bounded(count, self.count(count.number, noun))
+
+    def number(self, count: Count) -> str:
+        """Return a number that may be a lower bound."""
+        return self._bounded(count, f"{count.number:,}")
+
+    def _bounded(self, count: Count, text: str) -> str:
         return self("at least {counted}", counted=text) if count.is_least else text
 
 
