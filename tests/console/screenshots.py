@@ -63,7 +63,7 @@ def every(directory: Path) -> None:
         paths = paths_of(fill(there))
         entrance = _page(chromium, SCREEN)
         sign_in(entrance, f"{there.url}/login", "ada", PASSWORD)
-        expect(entrance).to_have_url(re.compile("/jobs$"))
+        expect(entrance).to_have_url(re.compile("/(jobs|registries)$"))
         signed_in = entrance.context.storage_state()
         for look, scheme, language in LOOKS:
             _take_widths(
