@@ -148,6 +148,7 @@ def _instance(one: InstanceStatus) -> Json:
         "clockDiffers": one.clock_differs,
         "unusable": one.unusable or None,
         "zoneDatabase": None if one.zone_rules is None else one.zone_rules.database,
+        "incarnation": one.incarnation,
     }
 
 

@@ -306,7 +306,7 @@ def test_a_page_that_waits_for_something_still_gets_signs_of_life(play: Play, mo
         browser = await scene.operator()
         async with browser.listening("/r/billing/servers/live") as stream:
             for _ in range(3):
-                await stream.event("event: alive\ndata:\n")
+                await stream.event("event: alive\ndata:")
 
     play(act)
 
