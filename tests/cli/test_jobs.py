@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 
 import anyio
 import pytest
@@ -13,6 +15,7 @@ from aioelasticjob import ElasticJob, InvalidSetting, ItemContext, operations
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.processes import Author, ProcessProblems, UnwrittenEvents, renewal
 from aioelasticjob.core.records import encode
 from aioelasticjob.model import Record
 from aioelasticjob.registry.addresses import open_registry
@@ -302,6 +305,35 @@ def test_job_as_json_has_everything(address: str, command: Command) -> None:
     assert printed["servers"] == [
         {**printed["servers"][0], "ip": "127.0.0.1", "disabled": False, "paused": False, "instances": 1}
     ]
+
+
+def test_what_a_process_cannot_do_is_told_below_the_jobs_and_the_times_are_the_registrys(
+    address: str, command: Command
+) -> None:
+    ahead = 3600.0
+    problems = ProcessProblems(UnwrittenEvents(0.0, "the disk is full", 335), clock_differs=ahead)
+
+    async def main() -> list[str]:
+        async with running_report(address) as there:
+            session = there.session
+            author = Author("127.0.0.1", socket.gethostname(), 4711, session.incarnation)
+            await session.commit(renewal(author, None, None, problems), incarnation=session.incarnation)
+            asked = (["jobs"], ["job", "report"], ["job", "idle"], ["jobs", "--json"], ["job", "report", "--json"])
+            return [(await asyncio.to_thread(command, *one, "--registry", address)).stdout for one in asked]
+
+    began = SystemClock().now()
+    *texts, jobs, job = asyncio.run(main())
+    for text in texts:
+        line = " ".join(text.split())
+        assert f"process 4711 on {socket.gethostname()}: its event store has not been written since 1970-01-01" in line
+        assert "335 events wait: the disk is full" in line
+        assert "its clock is 3600 s ahead of the registry's, so its jobs use the registry's time" in line
+    report = json.loads(jobs)[1]
+    for printed in (report, json.loads(job)):
+        (told,) = printed["processProblems"]
+        assert (told["pid"], told["eventStore"]["waiting"], told["clockDiffers"]) == (4711, 335, ahead)
+        next_fire = datetime.fromisoformat(printed["nextFireTime"]).timestamp()
+        assert next_fire - began < TIMEOUT - ahead  # by the clock of this host it would be an hour later
 
 
 def test_an_instance_that_finishes_before_it_leaves_is_shown_as_leaving(address: str, command: Command) -> None:

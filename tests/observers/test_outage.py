@@ -46,6 +46,8 @@ def test_runs_go_on_and_the_history_is_whole_afterwards_if_the_database_is(harm:
             await _until(lambda: counts().written > 0)
             (server.pause if harm == "paused" else server.stop)()
             await _until(lambda: bool(counts().trouble))
+            await _until(lambda: bool(app.health.as_json()["problems"]))
+            assert app.health.ready  # the jobs run all the same
             if harm == "starting for long":  # it answers, but takes no connections (57P03)
                 await asyncio.to_thread(server.start, only_starting=True)
                 await _until(lambda: "not accepting connections" in counts().trouble or counts().rejected > 0)
@@ -55,6 +57,7 @@ def test_runs_go_on_and_the_history_is_whole_afterwards_if_the_database_is(harm:
                 server.stop()
             await asyncio.to_thread(server.resume if harm == "paused" else server.start)
             await _until(lambda: not counts().trouble)
+            assert not app.health.problems
         assert counts().dropped == counts().waiting == counts().rejected == 0
 
     async def found(server: RealPostgres) -> int:
