@@ -28,7 +28,7 @@ from aioelasticjob.operations.attention import missed_of
 Json: TypeAlias = dict[str, object]
 
 
-def summary_as_json(status: JobStatus, processes: Iterable[ProcessStatus] = ()) -> Json:
+def summary_as_json(status: JobStatus, processes: Iterable[ProcessStatus] | None = None) -> Json:
     """Return the summary of a job, for lists, with what its processes cannot do."""
     config = status.config
     return {
@@ -51,11 +51,11 @@ def summary_as_json(status: JobStatus, processes: Iterable[ProcessStatus] = ()) 
         "misfiredItems": [item.item for item in status.misfired],
         "missedMoments": total_of(missed_of(status)).number,
         "configVersion": status.config_version,
-        "processProblems": _problems(status, processes),
+        **_problems(status, processes),
     }
 
 
-def job_as_json(status: JobStatus, processes: Iterable[ProcessStatus] = ()) -> Json:
+def job_as_json(status: JobStatus, processes: Iterable[ProcessStatus] | None = None) -> Json:
     """Return the whole status of a job, with what its processes cannot do."""
     return {
         "jobName": status.name,
@@ -76,7 +76,7 @@ def job_as_json(status: JobStatus, processes: Iterable[ProcessStatus] = ()) -> J
         "instances": [_instance(one) for one in status.instances],
         "servers": [_server(one) for one in status.servers],
         "items": [_item(one) for one in status.items],
-        "processProblems": _problems(status, processes),
+        **_problems(status, processes),
     }
 
 
@@ -125,9 +125,13 @@ def preview_as_json(preview: Preview) -> Json:
     }
 
 
-def _problems(status: JobStatus, processes: Iterable[ProcessStatus]) -> list[Json]:
+def _problems(status: JobStatus, processes: Iterable[ProcessStatus] | None) -> Json:
+    """Return what the processes of a job cannot do; nothing if they were not read."""
+    if processes is None:
+        return {}
     found = operations.processes_of(status, processes)
-    return [{"process": one.id, "host": one.host, "pid": one.pid, **one.problems.as_json()} for one in found]
+    said = [{"process": one.id, "host": one.host, "pid": one.pid, **one.problems.as_json()} for one in found]
+    return {"processProblems": said}
 
 
 def _instance(one: InstanceStatus) -> Json:

@@ -94,7 +94,8 @@ def jobs(
         return listed.as_values(found, SystemClock().now())
 
     if watch:
-        Watch(operations.watch_all, partial(_list, listed), as_values if as_json else None).show(where)
+        said = as_values if as_json else None
+        Watch(operations.watch_all, partial(_list, listed), said, _problems_of_all).show(where)
         return
     now = SystemClock().now()
     found, processes = where.look(lambda session: _read_all(session, now))
@@ -104,8 +105,7 @@ def jobs(
     if as_json:
         write_json([one.as_json(processes) for one in chosen])
     elif chosen:
-        out(wide=wide).print(_list(listed, found, now))
-        _print_problems(processes)
+        out(wide=wide).print(Group(_list(listed, found, now), *_problems_of_all(found, processes)))
     else:
         out().print(f"{listed.nothing} in {where.address}", style="dim", markup=False)
     if attention and chosen:
@@ -125,8 +125,7 @@ def job(where: RegistryOptions, name: Name, watch: Live = False, as_json: AsJson
     if as_json:
         write_json(job_as_json(status, processes))
     else:
-        out().print(_picture(status, now))
-        _print_problems(operations.processes_of(status, processes))
+        out().print(Group(_picture(status, now), *_problems_of_job(status, processes)))
 
 
 @on_a_registry
@@ -140,7 +139,8 @@ def watch(where: RegistryOptions, name: AnyName = None, as_json: AsJson = False)
         def as_values(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
             return every_job.as_values(found, SystemClock().now())
 
-        Watch(operations.watch_all, partial(_list, every_job), as_values if as_json else None).show(where)
+        said = as_values if as_json else None
+        Watch(operations.watch_all, partial(_list, every_job), said, _problems_of_all).show(where)
 
 
 async def _read_all(session: Session, now: float) -> tuple[tuple[JobStatus, ...], tuple[ProcessStatus, ...]]:
@@ -158,15 +158,19 @@ def _registry_time(now: float, processes: Iterable[ProcessStatus]) -> float:
     return now - next((seconds for seconds in differences if seconds is not None), 0.0)
 
 
-def _print_problems(processes: Iterable[ProcessStatus]) -> None:
-    """Print a line for each thing that a process cannot do at present."""
-    for one in processes:
-        for sentence in one.problems.sentences():
-            out().print(Text(f"{one.name}: {sentence}", style="yellow"))
+def _problems_of_all(_: object, processes: Iterable[ProcessStatus]) -> list[Text]:
+    """Return a line for each thing that a process cannot do at present."""
+    return [Text(f"{one.name}: {said}", style="yellow") for one in processes for said in one.problems.sentences()]
+
+
+def _problems_of_job(status: JobStatus, processes: Iterable[ProcessStatus]) -> list[Text]:
+    """Return the same for the processes in which a job has an instance."""
+    return _problems_of_all(status, operations.processes_of(status, processes))
 
 
 def _follow(where: RegistryOptions, name: str, as_json: bool) -> None:
-    Watch(lambda session: operations.watch(session, name), _picture, job_as_json if as_json else None).show(where)
+    said = job_as_json if as_json else None
+    Watch(lambda session: operations.watch(session, name), _picture, said, _problems_of_job).show(where)
 
 
 def _list(listed: JobList, found: Sequence[JobStatus], now: float) -> RenderableType:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Generic, TypeVar
 
 from anyio import move_on_after
@@ -11,11 +12,12 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from aioelasticjob import operations
 from aioelasticjob.cli.registry import RegistryOptions
 from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.clock import SystemClock
-from aioelasticjob.operations import StatusStream
-from aioelasticjob.registry.session import Session, SessionState
+from aioelasticjob.operations import ProcessStatus, StatusStream
+from aioelasticjob.registry.session import Session, SessionState, beside
 
 T = TypeVar("T")
 REDRAW_INTERVAL = 1.0
@@ -23,15 +25,21 @@ REDRAW_INTERVAL = 1.0
 
 
 class Watch(Generic[T]):
-    """A state that is followed, and the functions that show it."""
+    """A state that is followed, and the functions that show it.
+
+    ``problems`` returns what is said below the state of what its processes cannot do.
+    """
 
     def __init__(
         self,
         follow: Callable[[Session], AbstractAsyncContextManager[StatusStream[T]]],
         picture: Callable[[T, float], RenderableType],
         as_json: Callable[[T], object] | None,
+        problems: Callable[[T, Sequence[ProcessStatus]], list[Text]] = lambda state, processes: [],
     ) -> None:
         self._follow, self._picture, self._as_json = follow, picture, as_json
+        self._problems = problems
+        self._processes: Sequence[ProcessStatus] = ()
 
     def show(self, where: RegistryOptions) -> None:
         """Show it until Ctrl-C, or until there is nothing left to follow.
@@ -46,7 +54,7 @@ class Watch(Generic[T]):
             return
 
     async def _show(self, session: Session) -> None:
-        async with self._follow(session) as states:
+        async with self._follow(session) as states, beside(partial(self._follow_processes, session)):
             console = out()
             if self._as_json is not None:
                 async for state in states:
@@ -55,14 +63,21 @@ class Watch(Generic[T]):
                 await self._draw(session, states, console)
             else:
                 async for state in states:
-                    console.print(self._picture(state, SystemClock().now()))
+                    console.print(self._drawn(state))
+
+    async def _follow_processes(self, session: Session) -> None:
+        async with operations.watch_processes(session) as states:
+            async for processes in states:
+                self._processes = processes
+
+    def _drawn(self, state: T) -> RenderableType:
+        return Group(self._picture(state, SystemClock().now()), *self._problems(state, self._processes))
 
     async def _draw(self, session: Session, states: StatusStream[T], console: Console) -> None:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             state = await anext(states)
             while True:
-                picture = self._picture(state, SystemClock().now())
-                live.update(Group(_connection(session), picture), refresh=True)
+                live.update(Group(_connection(session), self._drawn(state)), refresh=True)
                 with move_on_after(REDRAW_INTERVAL):
                     try:
                         state = await anext(states)

@@ -22,6 +22,7 @@ from aioelasticjob.cli import completion
 from aioelasticjob.cli import registry as registry_options
 from aioelasticjob.cli.application import application
 from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.processes import Author, ProcessProblems, renewal
 from aioelasticjob.operations import OperationResult
 from aioelasticjob.registry.session import ConnectionSettings, Session, open_session
 from aioelasticjob.registry.transaction import Create
@@ -305,6 +306,14 @@ def test_on_a_terminal_the_picture_is_drawn_anew(address: str) -> None:
         assert "Ctrl-C ends this" in seen
         make(address, "second")
         assert "0 0 2" in until(master, "second")
+
+        async def says_on_terminal(session: Session) -> None:
+            author = Author("10.0.0.5", "web-1", 4711, session.incarnation)
+            problems = ProcessProblems(clock_differs=300.0)
+            await session.commit(renewal(author, None, None, problems), incarnation=session.incarnation)
+            await asyncio.to_thread(until, master, "its clock is 300 s ahead")
+
+        act(address, says_on_terminal)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=TIMEOUT) == 0
     finally:
