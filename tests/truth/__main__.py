@@ -29,11 +29,22 @@ from playwright.sync_api import Page, sync_playwright
 from aioelasticjob.clock import SystemClock
 from tests.console.browsing import CHROMIUM, QUIETLY
 from tests.support import real_postgres
-from tests.support.processes import ROOT, ChildProcess
+from tests.support.processes import ROOT, TIMEOUT, ChildProcess
 from tests.support.real_postgres import RealPostgres
 from tests.support.real_zookeeper import ensemble
 from tests.truth.stage import SESSION_TIMEOUT, Program, Proxies, Stage, stage
-from tests.truth.surfaces import NO_ANSWER, Look, Shown, Watcher, Webhook, answer_of, output_of, page_of, watched_here
+from tests.truth.surfaces import (
+    NO_ANSWER,
+    PAUSE,
+    Look,
+    Shown,
+    Watcher,
+    Webhook,
+    answer_of,
+    output_of,
+    page_of,
+    watched_here,
+)
 
 SURFACES: Final = ("page", "command", "health", "metrics", "alert")
 LIMIT: Final = 75.0
@@ -72,8 +83,7 @@ class Measurement:
         print(f"  {fault.name} …", file=sys.stderr, flush=True)
         looks = self._looks(fault)
         for surface, shown in fault.shown.items():
-            seen = looks[surface]()
-            assert not shown(seen), f"the {surface} shows {fault.name} before it is made: {seen[:2000]}"
+            _wait_until_well(surface, looks[surface], shown)
         fault.make()
         began = time.monotonic()
         watchers = {
@@ -106,6 +116,17 @@ class Measurement:
             "metrics": answer_of(metrics),
             "alert": lambda: stage.webhook.since(sent),
         }
+
+
+def _wait_until_well(surface: str, look: Look, shown: Shown) -> None:
+    """Wait until a surface does not show a fault, which the one before it may have caused.
+
+    Raises: AssertionError if it goes on showing it.
+    """
+    end = time.monotonic() + TIMEOUT
+    while shown(seen := look()):
+        assert time.monotonic() < end, f"the {surface} shows a fault before it is made: {seen[:2000]}"
+        time.sleep(PAUSE)
 
 
 def _text(seconds: Mapping[str, float | None], surface: str) -> str:
