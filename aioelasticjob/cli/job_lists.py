@@ -102,7 +102,7 @@ class ListedJob:
                 value = -len(status.items)
         return value, status.name
 
-    def as_json(self, processes: Sequence[ProcessStatus] = ()) -> dict[str, object]:
+    def as_json(self, processes: Sequence[ProcessStatus] | None = None) -> dict[str, object]:
         """Return a summary of the job, with its reasons, and with what processes cannot do."""
         return {**summary_as_json(self.status, processes), "attention": [_as_json(reason) for reason in self.reasons]}
 
