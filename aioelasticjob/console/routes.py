@@ -13,6 +13,7 @@ from starlette.staticfiles import StaticFiles
 from aioelasticjob.console.pages import (
     account,
     acknowledging,
+    alerts,
     bulk,
     configuring,
     history,
@@ -113,6 +114,8 @@ def _registry_pages(to: _RouteFactory) -> list[BaseRoute]:
         to.get("/servers/{ip}/live", server.live),
         to.get("/servers/{ip}/{action}", servers.confirm, Permission.OPERATE),
         to.post("/servers/{ip}/{action}", servers.act, Permission.OPERATE),
+        to.get("/alerts", alerts.page),
+        to.get("/alerts/live", alerts.live),
         to.get("/history", history.page),
         to.get("/history/live", history.live),
         to.get("/history/{run}", history.run),

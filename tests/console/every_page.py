@@ -14,6 +14,7 @@ from aioelasticjob.console.users.permissions import Role
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import Outcome
+from aioelasticjob.operations.alerts.state import AlertState, Claim, Episode, Told
 from tests.console.samples import INSTANCES, ended, item, status
 from tests.console.site import TIMEOUT, Site
 from tests.observers.sample_events import NOON, batch, beginning, end, raised
@@ -74,7 +75,18 @@ def fill(there: Site) -> Keys:
 
     there.run(lambda: _add_real_job(there))
     there.show(*jobs)
+    alerts = (
+        AlertState("failing", "failing", now - 600, "the last 3 runs failed", told=Told(now - 600, False, now - 600)),
+        AlertState("late", "known", now - 60, "not begun", tries=2, again=now + 30, trouble="the line is dead"),
+        AlertState("failing", "known", now - 60, "the last 3 runs failed", claim=Claim("me", now + 60, now)),
+        AlertState("store-not-written", "", now - 90, "disk full", now - 30, untold=(Episode(now - 200, now - 100),)),
+    )
+    there.run(lambda: _show_alerts(there, alerts))
     return there.run(write)
+
+
+async def _show_alerts(there: Site, alerts: tuple[AlertState, ...]) -> None:
+    there.watch.snapshot.set(replace(there.watch.snapshot.value, alerts=alerts))
 
 
 async def _add_real_job(there: Site) -> None:
@@ -108,6 +120,7 @@ def paths_of(keys: Keys) -> list[str]:
             "/r/billing/servers/10.0.0.1/disable",
             "/r/billing/transfer",
         ),
+        "/r/billing/alerts",
         *("/r/billing/history", f"/r/billing/history/{keys.run}", "/r/billing/history?job=none"),
         *(
             job,

@@ -26,6 +26,8 @@ from aioelasticjob.ground.latest import Latest
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.missed import MissedMoments
 from aioelasticjob.operations import JobStatus, ProcessStatus
+from aioelasticjob.operations.alerts.nodes import watch_alerts
+from aioelasticjob.operations.alerts.state import AlertState
 from aioelasticjob.operations.observed_runs import ObservedRun, new_missed, new_runs
 from aioelasticjob.registry.addresses import open_registry
 from aioelasticjob.registry.session import Session, SessionState, beside
@@ -65,6 +67,8 @@ class RegistrySnapshot:
     """When it was lost, or found.  While it is lost, ``jobs`` are as of then."""
     processes: tuple[ProcessStatus, ...] = ()
     """The processes that cannot do something at present, as they say themselves."""
+    alerts: tuple[AlertState, ...] = ()
+    """The alerts that fire, and those of the last day, as the commands ``aioelasticjob alert`` have written them."""
 
 
 class RegistryWatch:
@@ -160,6 +164,7 @@ class RegistryWatch:
         async with (
             beside(partial(self._follow_session_state, session)),
             beside(partial(self._follow_processes, session)),
+            beside(partial(self._follow_alerts, session)),
             operations.watch_all(session, clock=self._clock) as lists,
         ):
             async for statuses in lists:
@@ -181,6 +186,11 @@ class RegistryWatch:
         async with operations.watch_processes(session) as states:
             async for processes in states:
                 self.snapshot.set(replace(self.snapshot.value, processes=processes))
+
+    async def _follow_alerts(self, session: Session) -> None:
+        async with watch_alerts(session) as states:
+            async for alerts in states:
+                self.snapshot.set(replace(self.snapshot.value, alerts=alerts))
 
     async def _load_recent_runs(self, jobs: Sequence[str]) -> None:
         """Read the newest runs of monitored jobs from the event store, so that sparklines are not empty after a start.
@@ -231,6 +241,7 @@ class RegistryWatch:
             lost=None,
             since=since,
             processes=old.processes,
+            alerts=old.alerts,
         )
         self.snapshot.set(snapshot)
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
 from aioelasticjob.core.layout import ALERTS, child
 from aioelasticjob.errors import Conflict, InvalidSetting, OutcomeUnknown, SessionEnded, Suspended
+from aioelasticjob.ground.latest import Latest
 from aioelasticjob.operations.alerts.state import AlertKey, AlertState, decode, encode
+from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
+from aioelasticjob.registry.tree import Tree
 
 NOT_WRITTEN = (Conflict, SessionEnded, Suspended, OutcomeUnknown)
 """What happens to a write if another command was faster, or the registry is away: the states are read again."""
@@ -39,9 +43,35 @@ async def alerts(session: Session) -> tuple[AlertState, ...]:
     Raises:
         RegistryError: the registry could not be read.
     """
-    store = AlertNodes(session)
-    await store.read()
-    return tuple(store.states[key] for key in sorted(store.states))
+    await session.sync()
+    return _alerts_in(await session.subtree([ALERTS]))
+
+
+@asynccontextmanager
+async def watch_alerts(session: Session) -> AsyncIterator[AsyncIterator[tuple[AlertState, ...]]]:
+    """Follow the alerts of a namespace: the iterator gives the present ones, then newer states.
+
+    Raises:
+        RegistryError: the registry may not be read, or the session is closed.
+    """
+    async with mirror(session, [ALERTS]) as trees:
+        yield _newer_alerts(trees)
+
+
+async def _newer_alerts(trees: Latest[Tree]) -> AsyncIterator[tuple[AlertState, ...]]:
+    async for tree in trees:
+        yield _alerts_in(tree)
+
+
+def _alerts_in(tree: Tree) -> tuple[AlertState, ...]:
+    """Return the alerts of a namespace; nodes that somebody has made by hand are left out."""
+    found = list[AlertState]()
+    for name in tree.children(ALERTS):
+        node = tree.get(child(ALERTS, name))
+        state = None if node is None else decode(node.data)
+        if state is not None and state.key.name == name:
+            found.append(state)
+    return tuple(found)
 
 
 class AlertNodes:
@@ -63,16 +93,9 @@ class AlertNodes:
         await self._session.sync()
         tree = await self._session.subtree([ALERTS])
         self._has_parent = ALERTS in tree
-        self._versions = {}
-        self.states = {}
-        for name in tree.children(ALERTS):
-            node = tree.get(child(ALERTS, name))
-            if node is None:
-                continue
-            self._versions[name] = node.stat.version
-            state = decode(node.data)
-            if state is not None and state.key.name == name:
-                self.states[state.key] = state
+        nodes = {name: tree.get(child(ALERTS, name)) for name in tree.children(ALERTS)}
+        self._versions = {name: node.stat.version for name, node in nodes.items() if node is not None}
+        self.states = {state.key: state for state in _alerts_in(tree)}
 
     async def write(self, changes: Mapping[AlertKey, AlertState | None]) -> bool:
         """Write states by the versions that were read; return whether all were written."""
