@@ -374,13 +374,16 @@ class JobState:
         before = self._looked_at
         self.view = view
         given = view.given_to(self._me)
+        for number, item in list(self.items.items()):
+            if given.get(number) != item.given:
+                del self.items[number]
+                self._off.pop(number, None)
         is_recorded = view.schedules.periods[-1].recorded
         switched_at = view.schedules.replaced_at(self.timeline.followed_since, self._is_recorded)
         if switched_at is not None:  # maybe on and off again, since the last look
-            self._report_before_switch(view, given, switched_at)
+            yield from self._report_before_switch(view, given, switched_at)
         if switched_at is not None or is_recorded is not self._is_recorded:
-            mine = [number for number, item in self.items.items() if item.given == given.get(number)]
-            self._known = {number: self.items[number].accounted for number in mine}
+            self._known = {number: item.accounted for number, item in self.items.items()}
             self._is_recorded = is_recorded
             self.items.clear()
             self._off.clear()
@@ -391,12 +394,36 @@ class JobState:
         if before is not None and before.instances is not view.instances:
             gone = before.instances.keys() - view.instances.keys()
             self._seen_until |= dict.fromkeys(gone, self.clock.now)
-        for number, item in list(self.items.items()):
-            if given.get(number) != item.given:
-                del self.items[number]
-                self._off.pop(number, None)
-        unread = frozenset(given) - self.items.keys() | self._unread.intersection(given) | self._in_doubt(view)
-        if unread and is_recorded:
+        yield from self._learn(view, given)
+        self._unread.clear()
+        self.held = self.held if self.held == self.items.keys() else frozenset(self.items) or NONE
+        self._looked_at = view
+        self._looked_last = self.clock.now
+        followed = frozenset([n for n, one in self.items.items() if self._is_to_be_followed(n, one, view)])
+        if new := followed - self._followed:
+            self._followed |= new
+            yield FollowReleases(new)
+
+    def _report_before_switch(self, view: JobView, given: Mapping[int, int], switched_at: int) -> Steps[None]:
+        """Report what items owe because records are switched on or off: afterwards nothing shows it.
+
+        Another instance that still runs an item does not hold it, so it does not report what came during its run.  An
+        item may have been given to this instance before the switch, when it was too busy to look.
+        """
+        held = {number: given_by for number, given_by in given.items() if view.given_at(number) <= switched_at}
+        yield from self._learn(view, held)
+        closings = dict[int, Closing]()
+        for number, item in self.items.items():
+            if number not in self._off:
+                missed = tuple(self._missed(number, item, min(self.clock.now, switched_at), view))
+                closings[number] = Closing(item.record, missed)
+        self._report(closings)
+
+    def _learn(self, view: JobView, given: Mapping[int, int]) -> Steps[None]:
+        """Read those of the given items that are not known yet, or whose records may have changed."""
+        before = self._looked_at
+        unread = frozenset(given) - self.items.keys() | (self._unread | self._in_doubt(view)).intersection(given)
+        if unread and self._is_recorded:
             yield from self._read(view, unread, given)
         elif unread:
             yield ReadItems(unread, are_recorded=False)
@@ -407,26 +434,6 @@ class JobState:
                     given_at = self._since_last_look(given_at)
                 accounted = max(self._known.pop(number, 0), min(self.clock.now, given_at))
                 self.items[number] = assumed(given[number], accounted)
-        self._unread.clear()
-        self.held = self.held if self.held == self.items.keys() else frozenset(self.items) or NONE
-        self._looked_at = view
-        self._looked_last = self.clock.now
-        followed = frozenset([n for n, one in self.items.items() if self._is_to_be_followed(n, one, view)])
-        if new := followed - self._followed:
-            self._followed |= new
-            yield FollowReleases(new)
-
-    def _report_before_switch(self, view: JobView, given: Mapping[int, int], switched_at: int) -> None:
-        """Report what items owe because records are switched on or off: afterwards nothing shows it.
-
-        Another instance that still runs an item does not hold it, so it does not report what came during its run.
-        """
-        closings = dict[int, Closing]()
-        for number, item in self.items.items():
-            if number not in self._off and given.get(number) == item.given:
-                missed = tuple(self._missed(number, item, min(self.clock.now, switched_at), view))
-                closings[number] = Closing(item.record, missed)
-        self._report(closings)
 
     def _in_doubt(self, view: JobView) -> frozenset[int]:
         """Return the items whose run was cut off, and which are not being rescued: maybe they have been rescued."""

@@ -1617,6 +1617,39 @@ def test_what_an_item_owes_is_reported_when_records_are_switched_off_while_it_se
     assert [(first, last) for first, last, _ in case.reported()] == [(1, 3)]
 
 
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_who_was_busy_when_given_an_item_reports_what_it_owed_when_records_are_switched(is_recorded: bool) -> None:
+    case = Case.of(items=2, monitor_execution=is_recorded)
+    case.give(1, OTHER)
+    case.ran(1, 2)
+    state, claim = running(case)
+    case.now = 2.5
+    case.give(1, ME)
+    case.now = 5.2
+    case.settle(state, claim)
+    case.configure(monitor_execution=not is_recorded)
+    case.see(state)
+    assert case.reported(1) == [(3, 5, HELD_UP)]
+    case.see(state)
+    assert case.reported(1) == [(3, 5, HELD_UP)]
+    assert not state.due().items
+
+
+def test_what_an_item_owed_when_records_were_switched_off_is_not_reported_by_who_is_given_it_later() -> None:
+    case = Case.of(items=2)
+    case.give(1, OTHER)
+    state, claim = running(case)
+    case.now = 3.5
+    case.configure(monitor_execution=False)  # then the other instance reports what has come so far
+    case.now = 4.5
+    case.give(1, ME)
+    case.now = 5.2
+    case.settle(state, claim)
+    case.see(state)
+    assert case.reported(1) == []
+    assert 1 in state.due().items
+
+
 def test_without_records_an_item_owes_nothing_that_came_before_it_was_given_by_a_clock_that_was_behind() -> None:
     case = Case.of(monitor_execution=False)
     case.give(0, OTHER)

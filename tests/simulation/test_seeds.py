@@ -67,6 +67,7 @@ OLD_BUGS_OF_HOSTILE = {
     (329, "registry-clock,reconfigure,crash,remove-job"): "As 21899, with fewer kinds of faults.",
     (21920, ""): "An item that a clock ahead dated anew did not owe the moments that came shortly before that date.",
     (22255, ""): "A schedule dated by a clock ahead was trusted two seconds before that date, and lost its moments.",
+    (381214, ""): "A busy instance was given an item, and reported nothing of it when records were switched off.",
     (22274, ""): "An item dated by a clock ahead counted only from when an instance joined, though it had run before.",
 }
 """Seeds with faults of the surroundings, and the kinds of faults if only these were wanted."""
