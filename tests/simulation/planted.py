@@ -237,9 +237,9 @@ class PlantedBare:
 
 
 PLANTED_BARE = (
-    PlantedBare(misaccounting.account_for_what_moved, "records are their runner's", seeds=29),
+    PlantedBare(misaccounting.account_for_what_moved, "records are their runner's", seeds=19),
     PlantedBare(misaccounting.give_back_as_run, "nothing is lost", seeds=2),
-    PlantedBare(misaccounting.report_before_writing, "each miss is reported once", seeds=41),
+    PlantedBare(misaccounting.report_before_writing, "each miss is reported once", seeds=4),
     PlantedBare(misaccounting.claim_in_silence, "nothing is lost"),
     PlantedBare(misaccounting.keep_promises_of_others, "each miss is reported once", seeds=4),
     PlantedBare(omissions.busy_unreported, "nothing is lost", seeds=9),

@@ -36,9 +36,7 @@ REPORTED_ONCE = "each miss is reported once"
 class Report:
     """A report that an item has missed a moment."""
 
-    process: Process
     instance: str
-    session: int
     why: str
     cut_off: str
     """The instance whose run was cut off, if that is what it says."""
@@ -71,6 +69,8 @@ class Judge:
     """The reports about each item and moment."""
     runs: int = 0
     rescues: int = 0
+    _taken_over: dict[tuple[int, int], set[str]] = field(default_factory=lambda: defaultdict(set))
+    """The instances that were gone when others took over their promises to report an item and moment."""
     _open: dict[int, dict[Process, int]] = field(default_factory=dict)
     """The sessions of the runs under way, by item and process."""
     _fences: dict[int, int] = field(default_factory=dict)
@@ -182,6 +182,7 @@ class Judge:
             yield "records are their runner's", "it wrote the record without holding the item"
         if changed:
             yield from _judge_account(_record(was[paths.execution]), _record(record))
+            self._note_taken_over(item, _record(was[paths.execution]), _record(record))
         if was[paths.orphan] is None and paths.orphan in now:
             yield from self._judge_mark(session, paths, was)
         if paths.orphan in now and paths.failover in now:
@@ -280,33 +281,36 @@ class Judge:
         if outcome != "cut off":
             self._ended[item] = self._fences[item]
 
-    def report(self, process: Process, event: Misfired) -> None:
+    def report(self, event: Misfired) -> None:
         """Judge a report of missed moments: each is made once.
 
-        An instance that is gone may have made it: then the next one cannot know that.  If it was only slow, it makes it
-        after the next one.
+        It may be made by two instances if one of them was gone, and its promise was taken over: its successor cannot
+        know whether it has made the report.  If it was only slow, it makes the report after its successor.
         """
         if event.why in OF_REQUESTS:
             return
-        is_there = self._is_there(event.instance)
+        me = event.instance
         for item in event.items:
-            step = (event.slot - event.first) // (event.moments - 1) if event.moments > 1 else 1000
-            for moment in range(event.first, event.slot + 1, step):
+            for moment in _meant(event.first, event.slot, event.moments):
                 known = self.reported[item, moment]
-                alike = [one for one in known if one.cut_off == event.cut_off and self._must_have_made_it(one)]
-                if alike and is_there:
+                alike = [one for one in known if one.cut_off == event.cut_off]
+                gone = self._taken_over[item, moment]
+                alike = [one for one in alike if one.instance == me or gone.isdisjoint({one.instance, me})]
+                if alike:
                     promise = "each run that was cut off is reported once" if event.cut_off else REPORTED_ONCE
                     self.break_(promise, f"item {item}, {moment}: {event.why}; {alike[0].why}")
                 if (item, moment) in self._slots and not event.cut_off:
                     self.break_("what is reported was not run", f"item {item}, {moment}: {event.why}")
-                known.append(Report(process, event.instance, process.session.incarnation, event.why, event.cut_off))
+                known.append(Report(me, event.why, event.cut_off))
 
-    def _must_have_made_it(self, report: Report) -> bool:
-        """Whether everybody has to know that a report was made, because who made it lives and has not left."""
-        return _lives(report.process, report.session) and self._is_there(report.instance)
-
-    def _is_there(self, instance: str) -> bool:
-        return self.layout.instance(instance) in self.registry.nodes
+    def _note_taken_over(self, item: int, was: Record, now: Record) -> None:
+        """Note the promises of instances that are gone which a record repeats in the name of another one."""
+        promised = {replace(one, by="", at=0): one.by for one in was.owing}
+        for one in now.owing:
+            by = promised.get(replace(one, by="", at=0), one.by)
+            if by != one.by and self.layout.instance(by) not in self.registry.nodes:
+                for moment in _meant(one.first, one.last, one.count):
+                    self._taken_over[item, moment].add(by)
 
     def killed(self, process: Process) -> None:
         """Note that all of a process's handlers are over."""
@@ -413,6 +417,12 @@ def _judge_account(was: Record, now: Record) -> Iterator[tuple[str, str]]:
         yield "accounts only grow", f"from {was.accounted} to {now.accounted}"
     if now.slot < was.slot and not is_given_back:
         yield "accounts only grow", f"the last moment claimed went back from {was.slot} to {now.slot}"
+
+
+def _meant(first: int, last: int, count: int) -> range:
+    """Return the moments that a report or a promise means."""
+    step = (last - first) // (count - 1) if count > 1 else 1000
+    return range(first, last + 1, step)
 
 
 def _lives(process: Process, incarnation: int) -> bool:

@@ -109,7 +109,7 @@ class World:
         """Note what a job tells about itself."""
         self.say(f"{process.number} {describe(event)}")
         if isinstance(event, Misfired):
-            self.judge.report(process, event)
+            self.judge.report(event)
 
     def left(self, process: Process) -> None:
         """End the session of a process that has ended by itself."""
