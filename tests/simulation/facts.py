@@ -347,6 +347,10 @@ class JobFacts:
         """Return the configurations that held at any time from ``start`` to ``end``."""
         return [era.config for era in self.eras if era.start <= end and era.end >= start]
 
+    def is_recorded(self, start: float, end: float) -> bool:
+        """Whether runs were recorded all the time from ``start`` to ``end``."""
+        return all(era.is_recorded for era in self.followed if era.start <= end and era.end >= start)
+
     @cached_property
     def runs_by(self) -> Mapping[str, list[ObservedRun]]:
         """The runs of each instance."""

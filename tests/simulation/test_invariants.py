@@ -406,6 +406,16 @@ def test_nothing_lost_excuses_who_is_given_an_item_anew_without_records_as_its_h
     assert judged(unrecorded, replace(garbled, path="/job/sharding/1/instance"))
 
 
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_nothing_lost_excuses_who_is_given_an_item_before_the_leader_has_noted_that_runs_are_recorded(
+    is_noted: bool,
+) -> None:
+    noted = written(1, 1, made("leader/schedule", NOTE if is_noted else NOTE.replace(b"true", b"false")))
+    moved = written(29, 1, put("sharding/0/instance", B), put("sharding"))
+    history = sorted(calm(noted, moved, *LOST), key=lambda entry: entry.at)
+    assert bool(broken(nothing_lost, history)) is is_noted
+
+
 def test_nothing_lost_excuses_who_could_not_hear_that_an_item_had_been_switched_on() -> None:
     switched = [written(15, 9, made("sharding/0/disabled")), written(26, 9, gone("sharding/0/disabled"))]
 
@@ -596,6 +606,15 @@ def test_what_another_instance_ran_without_records_may_be_reported_once_there_ar
     assert not broken(reports_are_true, history_of(*switched, early, ended(1, 6), missed(31, 20)))
     assert broken(reports_are_true, history_of(*switched, early, ended(1, 6), missed(31, 20, by=B)))
     assert broken(reports_are_true, history_of(early, ended(1, 6), missed(31, 20)))
+
+
+@pytest.mark.parametrize(("path", "at", "is_excused"), [("0", 12, True), ("0", 22, False), ("1", 12, False)])
+def test_what_was_run_by_a_clock_ahead_may_be_reported_if_its_record_was_lost_before_the_moment_came(
+    path: str, at: float, is_excused: bool
+) -> None:
+    lost = Nonsense(T + at, f"/job/execution/{path}", b"{nonsense")
+    history = history_of(begun(1, 5, slot=20), ended(1, 6), lost, missed(31, 20))
+    assert bool(broken(reports_are_true, history)) is not is_excused
 
 
 def test_what_was_run_or_reported_before_its_job_was_removed_may_be_reported_again() -> None:

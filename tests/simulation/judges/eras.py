@@ -26,17 +26,20 @@ class Era:
     config: JobConfig
     cron: Cron | None
     """The schedule that was followed: that of the configuration, or one before it that the leader had noted."""
+    is_recorded: bool
+    """Whether runs were recorded: both the configuration and the leader's note said so."""
     moments: tuple[int, ...]
 
     @classmethod
     def of(cls, start: float, end: float, data: bytes, job: str) -> Era:
         """Return the span in which the node ``config`` of a job held ``data``."""
         config = JobConfig.from_json(data, job)
-        return cls._between(start, end, config, config.schedule)
+        return cls._between(start, end, config, config.schedule, is_recorded=config.monitor_execution)
 
     @classmethod
-    def _between(cls, start: float, end: float, config: JobConfig, cron: Cron | None) -> Era:
-        return cls(start, end, config, cron, tuple(_moments(cron, start - AROUND, end + AROUND)))
+    def _between(cls, start: float, end: float, config: JobConfig, cron: Cron | None, *, is_recorded: bool) -> Era:
+        moments = tuple(_moments(cron, start - AROUND, end + AROUND))
+        return cls(start, end, config, cron, is_recorded, moments)
 
     def noted(self, start: float, end: float, note: bytes | None) -> Era:
         """Return the part of the span in which the leader's note of the schedules was ``note``.
@@ -44,18 +47,20 @@ class Era:
         A schedule is followed when the leader has noted it.  Without any note, that of the configuration is.
         """
         schedules = Schedules.of(self.config, None, None if note is None else Node.of(note, UNREAD_NODE.stat))
-        cron = schedules.periods[-1].cron if schedules.noted else self.config.schedule
-        return self._between(max(start, self.start), min(end, self.end), self.config, cron)
+        newest = schedules.periods[-1]
+        cron = newest.cron if schedules.noted else self.config.schedule
+        is_recorded = self.config.monitor_execution and newest.recorded
+        return self._between(max(start, self.start), min(end, self.end), self.config, cron, is_recorded=is_recorded)
 
     def is_like(self, other: Era) -> bool:
         """Whether two eras have the same moments of the same items."""
         one, two = self.config, other.config
         same_items = one.sharding_total_count == two.sharding_total_count
-        return self.cron == other.cron and same_items and one.monitor_execution == two.monitor_execution
+        return self.cron == other.cron and same_items and self.is_recorded == other.is_recorded
 
     def until(self, end: float) -> Era:
         """Return the era as if it had gone on until then."""
-        return self._between(self.start, end, self.config, self.cron)
+        return self._between(self.start, end, self.config, self.cron, is_recorded=self.is_recorded)
 
     def passed(self, first: int, last: int) -> tuple[int, ...]:
         """Return the moments from ``first`` to ``last``."""

@@ -168,7 +168,7 @@ def counts_as_accounted(job: JobFacts, item: int, slot: int) -> bool:
     nodes, moment = job.facts.nodes, slot / 1000
     for start, end, ahead in clocks(job.facts).spans:
         had_come = ahead > ASTRAY and start < moment <= end + ahead
-        if had_come and not all(config.monitor_execution for config in job.configs(start, end)):
+        if had_come and not job.is_recorded(start, end):
             return True
     for at, data in nodes.changes(f"/{job.name}/execution/{item}"):
         record = decode_record(data or b"")
@@ -210,8 +210,7 @@ def is_unmonitored(run: ObservedRun, facts: Facts) -> bool:
     """Say whether a run may have been begun without a claim, so that nothing keeps others from running it, too."""
     begun = run.begun
     since = min(begun.at - SETTLED, facts.knows_since(begun.host, begun.at))
-    configs = facts.job(begun.job).configs(since, run.end)
-    return any(not config.monitor_execution for config in configs)
+    return not facts.job(begun.job).is_recorded(since, run.end)
 
 
 def monitored(facts: Facts, name: str, at: float) -> bool:
@@ -240,19 +239,20 @@ def lives(facts: Facts, name: str, at: float) -> int:
     return bisect_right(removals(facts, name), at)
 
 
-def was_forgotten(facts: Facts, earlier: ObservedRun, run: ObservedRun) -> bool:
-    """Say whether the registry forgot between two runs of a moment that the first was early, by a clock ahead.
+def was_forgotten(facts: Facts, run: ObservedRun, until: float) -> bool:
+    """Say whether the registry has forgotten until a time that a run was early, by a clock ahead.
 
     The record claimed a later moment, too far in the future, and was lowered; or it went with its item, or an operator
     overwrote it, before the moment came.
     """
-    one, first = run.begun, facts.claimed.get((run.begun.job, run.begun.item, earlier.begun.fence), earlier.begun.at)
+    one = run.begun
+    first = facts.claimed.get((one.job, one.item, one.fence), one.at)
     path = f"/{one.job}/execution/{one.item}"
     lost = [at for at, data in facts.nodes.changes(path) if data is None] + [at for at, _, _ in nonsense(facts, path)]
-    if any(first <= at < min(one.at, one.slot / 1000) for at in lost):
+    if any(first <= at < min(until, one.slot / 1000) for at in lost):
         return True
     for at, data in facts.nodes.changes(path):
-        record = decode_record(data or b"") if first <= at < one.at else None
+        record = decode_record(data or b"") if first <= at < until else None
         if record is not None and one.slot < record.slot and record.slot > 1000 * at + MAX_FUTURE:
             return True
     return False

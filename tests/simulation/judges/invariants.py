@@ -78,7 +78,7 @@ def one_run_per_slot(facts: Facts) -> Iterator[Violation]:
         if one.source in SCHEDULED and not excuses.is_unmonitored(run, facts):
             life = excuses.lives(facts, one.job, one.at)
             earlier = first.setdefault((one.job, one.item, one.slot, life), run)
-            if earlier is not run and not excuses.was_forgotten(facts, earlier, run):
+            if earlier is not run and not excuses.was_forgotten(facts, earlier, one.at):
                 yield Violation("one run per slot", one.at, f"{one.job}/{one.item} {one.slot}: {run} after {earlier}")
 
 

@@ -24,7 +24,8 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
 
     A report may come twice if who made it first was gone within a minute after it: the next holder cannot know that it
     has made the report before.  Only who leaves by itself, and still holds the item, says so in the record.  Nobody
-    knows what was run without records by another instance, or before the job was removed.
+    knows what was run without records by another instance, or before the job was removed.  What was run early, by a
+    clock ahead, is not known any more if its record is lost before the moment comes.
     """
     for name in facts.jobs:
         job = facts.job(name)
@@ -34,19 +35,21 @@ def reports_are_true(facts: Facts) -> Iterator[Violation]:
             came = [one for one in reports if not _is_by_a_clock_ahead(one, slot)]
             own = [one for one in came if not _is_of_a_run(one.event) and _is_about(job, one.event, slot)]
             alike = [run for run in facts.runs_of.get((name, item), ()) if run.begun.slot == slot]
-            runs = [run.begun for run in alike if run.begun.source in SCHEDULED]
-            unmonitored = [run.begun for run in alike if excuses.is_unmonitored(run, facts)]
+            runs = [run for run in alike if run.begun.source in SCHEDULED]
+            unmonitored = [run for run in runs if excuses.is_unmonitored(run, facts)]
             for number, one in enumerate(own):
                 me = one.event.instance
                 life = excuses.lives(facts, name, one.at)
                 earlier = [two for two in own[:number] if not _was_gone(facts, two, item)]
                 earlier = [two for two in earlier if excuses.lives(facts, name, two.at) == life]
-                others = [run for run in runs if run.instance == me or run not in unmonitored]
-                others = [run for run in others if excuses.lives(facts, name, run.at) == life]
-                if not all(config.monitor_execution for config in job.configs(slot / 1000 - APART, one.at)):
+                others = [run for run in runs if run.begun.instance == me or run not in unmonitored]
+                others = [run for run in others if excuses.lives(facts, name, run.begun.at) == life]
+                others = [run for run in others if not excuses.was_forgotten(facts, run, one.at)]
+                if not job.is_recorded(slot / 1000 - APART, one.at):
                     earlier = [two for two in earlier if two.event.instance == me]  # nothing tells the others of it
-                    others = [run for run in others if run.instance == me]
-                for what, found in (("run", others), ("reported before", earlier)):
+                    others = [run for run in others if run.begun.instance == me]
+                ran = [run.begun for run in others]
+                for what, found in (("run", ran), ("reported before", earlier)):
                     if found:
                         yield Violation("true reports", one.at, f"{name}/{item} {slot} is {what}: {one.event} {found}")
 

@@ -104,7 +104,7 @@ def _lost(job: JobFacts, item: int, slot: int) -> Iterator[Violation]:
     held = facts.nodes.over(f"{sharding}/instance", start, end)
     holders = {data.decode() for data in held if data}
     garbled = any(at <= end and over >= start for at, over, _ in excuses.nonsense(facts, f"{sharding}/instance"))
-    if (garbled or len(holders) > 1) and not all(config.monitor_execution for config in job.configs(start, end)):
+    if (garbled or len(holders) > 1) and not job.is_recorded(start, end):
         return  # without claims the next holder cannot know what the one before has run
     hosts = {holder.partition("@-@")[0] for holder in holders}
     known = min([start, *(facts.heard_before(host, moment) for host in hosts)])
