@@ -378,6 +378,18 @@ def test_a_job_that_was_switched_off_on_purpose_needs_no_attention_and_fires_not
     assert (health.group, health.word, health.fires) == ("off", "switched off", False)
 
 
+def test_processes_that_have_left_gracefully_are_told_from_those_that_are_killed() -> None:
+    log = InstanceLog()
+    three = status("report", (item(0),), now=NOW, instances=INSTANCES)
+    instances = tuple(replace(one, pid=number) for number, one in enumerate(three.instances))
+    before = moment(NOW - 60)  # another one has left
+    log.update([replace(three, instances=instances, left_at=before)], NOW)
+    log.update([replace(three, instances=instances[1:], left_at=moment(NOW + 1))], NOW + 1)
+    log.update([replace(three, instances=instances[2:], left_at=moment(NOW + 1))], NOW + 2)
+    assert [one.announced for one in log.gone] == [True, False]
+    assert list(log.departures["report"]) == [NOW - 60, NOW + 1]
+
+
 def test_processes_that_go_are_remembered_and_those_in_a_run_are_marked() -> None:
     log = InstanceLog()
     busy = status("report", (item(0),), now=NOW, instances=INSTANCES[:2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +26,8 @@ class Gone:
     """When the console saw that it had gone, in seconds since the epoch."""
     cut_off: bool
     """Whether it was running something, so that a run was cut off."""
+    announced: bool
+    """Whether it has left gracefully, as in a restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,33 +57,47 @@ class InstanceLog:
         self.departures: dict[str, deque[float]] = {}
         """By job, when instances have left it gracefully, in seconds since the epoch, the oldest first."""
         self._busy: frozenset[str] = frozenset()
+        self._jobs_of: Mapping[str, set[str]] = {}
+        """By process, the names of its jobs."""
 
     def update(self, jobs: Iterable[JobStatus], now: float) -> None:
         """Compare the processes that are there now with those that were there before."""
         if self.since is None:
             self.since = now
-        there = set[str]()
         busy = set[str]()
+        left = set[str]()
+        jobs_of = dict[str, set[str]]()
         for status in jobs:
-            there |= {_process(one) for one in status.instances}
+            for instance in status.instances:
+                jobs_of.setdefault(_process(instance), set()).add(status.name)
             busy |= {_process(one) for one in status.instances if one.runs}
             self._note_rescues(status)
-            self._note_departure(status)
+            if self._note_departure(status):
+                left.add(status.name)
+        there = jobs_of.keys()
         back = [one for one in self.gone if one.id in there]  # it has only joined again
         for one in back:
             self.gone.remove(one)
-        self.gone += [Gone(name, now, name in self._busy) for name in sorted(self.there - there)]
+        for name in sorted(self.there - there):
+            announced = not left.isdisjoint(self._jobs_of[name])
+            self.gone.append(Gone(name, now, name in self._busy, announced))
+        self._jobs_of = jobs_of
         self.there = frozenset(there)
         self._busy = frozenset(busy)
 
-    def _note_departure(self, status: JobStatus) -> None:
-        """Note when an instance has last left the job: the registry keeps only the newest departure."""
+    def _note_departure(self, status: JobStatus) -> bool:
+        """Note when an instance has last left the job gracefully, and return whether that is news.
+
+        The registry keeps only the newest departure.
+        """
         if status.left_at is None:
-            return
+            return False
         left = status.left_at.timestamp()
         known = self.departures.setdefault(status.name, deque(maxlen=MAX_DEPARTURES))
-        if not known or known[-1] != left:
-            known.append(left)
+        if known and known[-1] == left:
+            return False
+        known.append(left)
+        return True
 
     def _note_rescues(self, status: JobStatus) -> None:
         for item in status.items:
