@@ -13,7 +13,7 @@ import shlex
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Generic, TypeVar
@@ -71,7 +71,8 @@ class AlertOptions:
     to: Target | None = None
     heartbeat: str = ""
     console: str = ""
-    state_file: Path | None = None
+    state: AlertFile = field(default_factory=partial(AlertFile, None))
+    """Where the command keeps that the registry is away."""
 
 
 @on_a_registry
@@ -143,7 +144,7 @@ def alert(
         to=None if to is None else read_target(to),
         heartbeat=heartbeat or "",
         console=console_url or "",
-        state_file=state_file or usual_state_file(registry),
+        state=AlertFile(state_file) if state_file is not None else usual_state(registry),
     )
     with unwrapped():
         asyncio.run(_run(registry, options))
@@ -169,11 +170,15 @@ def read_target(text: str) -> Target:
     return Target.of(handler, options)
 
 
-def usual_state_file(registry: Address) -> Path:
-    """Return the file of this user for a registry."""
+def usual_state(registry: Address) -> AlertFile:
+    """Return the file of this user for a registry; one in memory where a user has no place for files."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     digest = hashlib.sha256(f"{registry.settings.servers}/{registry.settings.namespace}".encode()).hexdigest()[:12]
-    return Path(state, "aioelasticjob", f"alert-{digest}.json").expanduser()
+    try:
+        return AlertFile(Path(state, "aioelasticjob", f"alert-{digest}.json").expanduser())
+    except (InvalidSetting, RuntimeError) as error:  # a service may have no home
+        log.warning("a new start of this command will not know that the registry is away: %s", error)
+        return AlertFile(None)
 
 
 async def send_test(session: Session, *, job: str, console: str) -> None:
@@ -259,8 +264,14 @@ class _Following:
         self._reason = ""
         self._looked_at = clock.now()
         me = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        planners = [Planner(me, options.after, options.repeat) for _ in range(2)]
-        self._jobs, self._registry = (AlertSender(one, tasks, self._failure_of, self._now) for one in planners)
+        self._jobs = self._sender(me, tasks)
+        """Sends the alerts that are in the registry."""
+        self._registry = self._sender(me, tasks)
+        """Sends that the registry is away."""
+
+    def _sender(self, me: str, tasks: TaskGroup) -> AlertSender:
+        planner = Planner(me, self._options.after, self._options.repeat)
+        return AlertSender(planner, tasks, self._failure_of, self._now)
 
     async def end(self) -> None:
         """Send nothing new, and let messages that are on their way arrive."""
@@ -282,7 +293,6 @@ class _Following:
 
     async def tell_of_registry(self) -> None:
         """Tell that the registry is away, and that it is back: the registry itself cannot hold that alert."""
-        store = AlertFile(self._options.state_file)
         while True:
             self._registry.news.clear()
             faults = list[Condition]()
@@ -291,7 +301,9 @@ class _Following:
                 where = self._address.settings.address
                 text = f"the registry {where} cannot be reached, so no job can be seen: {self._reason}"
                 faults.append(Condition(AlertKey("registry-away"), text, self._away_since, begins=self._is_known))
-            then = await self._registry.look(store, faults, lambda _: self._options.to, sends=not self._ends)
+            then = await self._registry.look(
+                self._options.state, faults, lambda _: self._options.to, sends=not self._ends
+            )
             with move_on_after(self._until(then)):
                 await self._registry.news.wait()
 

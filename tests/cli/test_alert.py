@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,13 +19,13 @@ from anyio.abc import TaskGroup
 
 from aioelasticjob import InvalidSetting, JobConfig
 from aioelasticjob.cli import alert
-from aioelasticjob.cli.alert import AlertOptions, read_target, tell_of_faults
+from aioelasticjob.cli.alert import AlertOptions, read_target, tell_of_faults, usual_state
 from aioelasticjob.core.layout import ALERTS, Layout
 from aioelasticjob.error_handlers import Failure, Options, find
 from aioelasticjob.errors import FaultAlert
-from aioelasticjob.operations.alerts.nodes import alerts
+from aioelasticjob.operations.alerts.nodes import AlertFile, alerts
 from aioelasticjob.operations.alerts.plan import Target
-from aioelasticjob.operations.alerts.state import CLAIM_SECONDS
+from aioelasticjob.operations.alerts.state import CLAIM_SECONDS, AlertState
 from aioelasticjob.registry.addresses import Address, open_registry
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Set
@@ -242,13 +243,13 @@ def test_the_message_of_a_command_that_dies_while_it_sends_is_sent_by_another_on
 
 
 def test_that_the_registry_is_away_is_told_by_the_command_itself(pager: Pager, tmp_path: Path) -> None:
-    options = {"to": PAGER, "state_file": tmp_path / "state"}
+    file = tmp_path / "state"
 
     async def scene(here: SimulatedJobs) -> None:
         await declare(here, "alone", alert_on="nobody-there")
 
         async def command() -> None:
-            given = AlertOptions(after=AFTER, **options)  # type: ignore[arg-type]
+            given = AlertOptions(after=AFTER, to=PAGER, state=AlertFile(file))
             await tell_of_faults(Address.parse(here.address), given, VirtualClock(), anyio.Event())
 
         process = here.faults.start("watcher", "10.0.7.7", command)
@@ -264,11 +265,37 @@ def test_that_the_registry_is_away_is_told_by_the_command_itself(pager: Pager, t
         here.faults.heal()
         await anyio.sleep(60)
         assert pager.said[2:] == [("resolved", "registry-away", "")]
-        assert json.loads((tmp_path / "state").read_text())["kind"] == "registry-away"
+        assert json.loads(file.read_text())["kind"] == "registry-away"
         again.kill()
 
     simulate(scene)
     assert "the registry zk://10.0.9.9:2181/office cannot be reached" in pager.failures[1].subject
+
+
+def test_where_no_file_can_be_written_the_state_is_kept_in_memory_and_a_file_that_was_named_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "taken").write_text("a file")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "taken"))
+    address = Address.parse("zk://127.0.0.1/billing")
+    assert usual_state(address).states == {}
+    assert "a new start of this command will not know that the registry is away" in caplog.text
+    with pytest.raises(InvalidSetting, match="cannot be read and written"):
+        AlertFile(tmp_path / "taken" / "state")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    usual_state(address)
+    assert len(list((tmp_path / "aioelasticjob").glob("alert-*.json"))) == 1
+
+
+def test_a_disk_that_is_full_does_not_end_the_command(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "there" / "state"
+    store = AlertFile(file)
+    shutil.rmtree(file.parent)
+    file.parent.write_text("in the way")
+    away = AlertState("registry-away", "", 1.0, "no answer")
+    assert asyncio.run(store.write({away.key: away}))
+    assert store.states == {away.key: away}
+    assert f"{file} cannot be written" in caplog.text
 
 
 def test_a_short_outage_of_the_registry_is_no_fault_and_ends_none(pager: Pager) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,11 +10,14 @@ from typing import Protocol
 from aioelasticjob.core.layout import ALERTS, child
 from aioelasticjob.errors import Conflict, InvalidSetting, OutcomeUnknown, SessionEnded, Suspended
 from aioelasticjob.ground.latest import Latest
+from aioelasticjob.logging import logger
 from aioelasticjob.operations.alerts.state import AlertKey, AlertState, decode, encode
 from aioelasticjob.registry.mirror import mirror
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Tree
+
+log = logger(__name__)
 
 NOT_WRITTEN = (Conflict, SessionEnded, Suspended, OutcomeUnknown)
 """What happens to a write if another command was faster, or the registry is away: the states are read again."""
@@ -124,44 +125,47 @@ class AlertNodes:
 
 
 class AlertFile:
-    """The alerts that one command alone can see, in a file: the registry that is away cannot hold its own alert."""
+    """The one alert that a command alone can see, in a file: a registry that is away cannot hold its own alert."""
 
     def __init__(self, path: Path | None) -> None:
+        """Read the file; without a path the alert is forgotten when the command ends.
+
+        Raises:
+            InvalidSetting: the file cannot be read or written.
+        """
         self._path = path
         self.states: dict[AlertKey, AlertState] = {}
         if path is None:
             return
         try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return
+            if path.exists():
+                state = decode(path.read_bytes())
+                if state is not None:
+                    self.states[state.key] = state
+            self._keep(path)
         except OSError as error:
-            raise InvalidSetting("state_file", str(path), f"cannot be read: {error}") from error
-        state = decode(data)
-        if state is not None:
-            self.states[state.key] = state
+            raise InvalidSetting("state_file", str(path), f"cannot be read and written: {error}") from error
 
     async def write(self, changes: Mapping[AlertKey, AlertState | None]) -> bool:
-        """Write the one state, in place of the file.
-
-        Raises:
-            InvalidSetting: the file cannot be written.
-        """
+        """Write the alert; if the disk is full, say so and go on without the file."""
         for key, state in changes.items():
             if state is None:
                 self.states.pop(key, None)
             else:
                 self.states[key] = state
         if self._path is not None:
-            data = b"".join(encode(state) for state in self.states.values()) or json.dumps({}).encode()
-            self._replace(self._path, data)
+            try:
+                self._keep(self._path)
+            except OSError as error:
+                text = (
+                    "%s cannot be written, so a new start of this command will not know that the registry is away: %s"
+                )
+                log.warning(text, self._path, error, extra={"reason": str(error)})
         return True
 
-    def _replace(self, path: Path, data: bytes) -> None:
+    def _keep(self, path: Path) -> None:
+        """Write all of the file beside it, and put it in its place."""
         beside = path.with_name(f"{path.name}.new")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_bytes(data)
-            os.replace(beside, path)
-        except OSError as error:
-            raise InvalidSetting("state_file", str(path), f"cannot be written: {error}") from error
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(b"".join(map(encode, self.states.values())))
+        beside.replace(path)
