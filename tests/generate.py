@@ -35,7 +35,14 @@ LINK = re.compile(r" \(\[[^]]+\]\([^)]+\)\)|\[([^]]+)\]\([^)]+\)")
 NO_KEYWORDS = {"job_name", "job_type", "options", "command", "url"}
 """Settings that are arguments of their own, or that follow from how a job is declared."""
 NOT_FOR_DATAFLOW = {"retry", "attempt_timeout"}
-TYPES = {"expected_status": "int | str | Sequence[int | str]", "time_zone": "str | ZoneInfo"}
+TYPES = {
+    "expected_status": "int | str | Sequence[int | str]",
+    "time_zone": "str | ZoneInfo",
+    "cron": "str | Sequence[str] | None",
+    "at": "str | date | Sequence[str | date]",
+    "start_at": "str | date | None",
+    "end_at": "str | date | None",
+}
 """The types of settings that may be written in more ways than their models tell."""
 
 

@@ -95,8 +95,17 @@ COMMANDS: Mapping[str, Source] = {
         "dump",
         "dump",
     ),
+    "schedule": Source(
+        LOOK,
+        'Show the next moments of a schedule, and describe it in words: "0 0 2 ? * MON-FRI", or --every 45s.',
+        "schedule",
+        "schedule",
+    ),
     "cron": Source(
-        LOOK, 'Show when a schedule fires next, and describe it in words: "0 0 2 ? * MON-FRI".', "cron", "cron"
+        LOOK,
+        'Show the next moments of a schedule, and describe it in words: "0 0 2 ? * MON-FRI", or --every 45s.',
+        "schedule",
+        "schedule",
     ),
     "config": Source(LOOK, "Look at settings files.", "config", "config"),
     "events": Source(LOOK, "The history of runs, from an event store.", "events", "events"),

@@ -35,6 +35,7 @@ def summary_as_json(status: JobStatus, processes: Iterable[ProcessStatus] | None
         "jobName": config.job_name,
         "jobType": config.job_type,
         "labels": config.labels,
+        "schedule": None if config.schedule is None else config.schedule.expression,
         "cron": config.cron,
         "timeZone": config.time_zone,
         "shardingTotalCount": config.sharding_total_count,

@@ -14,10 +14,10 @@ from rich.text import Text
 
 from aioelasticjob import operations
 from aioelasticjob.cli import completion
-from aioelasticjob.cli.cron import duration_text
 from aioelasticjob.cli.describe import job_as_json
 from aioelasticjob.cli.job_lists import JobList, Order, attention_table
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
+from aioelasticjob.cli.schedule import duration_text
 from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.cli.watching import Watch
@@ -252,8 +252,9 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     if config.labels:
         lines.append(Text(f"labels {_labels(status)}"))
     if not status.foreign:
-        schedule = "on demand only" if config.schedule is None else f"{config.cron}  {config.schedule.describe()}"
-        lines.append(Text(schedule))
+        schedule = config.schedule
+        said = "on demand only" if schedule is None else f"{schedule.expression}  {schedule.describe()}"
+        lines.append(Text(said))
     if status.next_fire is not None:
         lines.append(Text("next fire ").append_text(_next(status, now)))
     elif status.state == "never fires":
@@ -426,9 +427,10 @@ def _schedule(status: JobStatus) -> str:
     config = status.config
     if status.foreign:
         return ""
-    if config.cron is None:
+    if config.schedule is None:
         return "on demand"
-    return config.cron if config.time_zone == "UTC" else f"{config.cron}  {config.time_zone}"
+    zone = f"  {config.time_zone}" if config.schedule.uses_zone and config.time_zone != "UTC" else ""
+    return f"{config.schedule.expression}{zone}"
 
 
 def _next(status: JobStatus, now: float) -> Text:

@@ -10,10 +10,10 @@ from rich.text import Text
 
 from aioelasticjob import operations
 from aioelasticjob.cli import completion
-from aioelasticjob.cli.cron import duration_text
 from aioelasticjob.cli.describe import host_as_json, server_as_json
 from aioelasticjob.cli.jobs import STATE_STYLES, AsJson, Live
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
+from aioelasticjob.cli.schedule import duration_text
 from aioelasticjob.cli.tables import TextTable
 from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.cli.watching import Watch

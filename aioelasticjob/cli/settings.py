@@ -25,6 +25,7 @@ from aioelasticjob.cli.jobs import AsJson, Name
 from aioelasticjob.cli.operator_name import operator_name
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.terminal import confirm, out, write_json
+from aioelasticjob.config.job import SCHEDULING
 from aioelasticjob.core.declaration import shown
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.plural import counted
@@ -176,7 +177,7 @@ def _picture(preview: Preview) -> RenderableType:
         table.add_row(
             Text(name, style="bold"), Text(shown(before, MAX_SHOWN), style="dim"), Text(f"→ {shown(after, MAX_SHOWN)}")
         )
-    if preview.changed.keys() & {"cron", "time_zone", "dst"}:
+    if preview.changed.keys() & SCHEDULING:
         for number, fire in enumerate(preview.next_fires):
             table.add_row(Text("" if number else "next fires", style="bold"), Text(time_text(fire)))
     for number, (item, (source, target)) in enumerate(preview.moves.items()):

@@ -37,22 +37,27 @@ from aioelasticjob.config.types import (
     DURATION,
     NO_BYTES,
     Alerts,
+    Expressions,
     Features,
     Interval,
     ItemParameters,
     Labels,
     Limit,
+    Repetition,
     Seconds,
+    Time,
+    Times,
     ZoneName,
     has_bytes,
     parts_of,
 )
-from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.cron.crontab import ALIASES
 from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.ground.encoding import json_object, unencodable_text
 from aioelasticjob.ground.nesting import TOO_DEEP, is_too_deep, read_json
+from aioelasticjob.schedules import Schedule, ScheduleSettings, schedule_of
+from aioelasticjob.schedules.settings import KEYS
 
 MAX_ITEMS = 10_000
 """The most items of a job: each instance goes through all of them in one step of its loop (docs/why/running.md)."""
@@ -63,6 +68,8 @@ FEATURES: frozenset[str] = frozenset()
 
 There is none until 0.1.0 is out, since no release lacks anything that another one has.
 """
+SCHEDULING: frozenset[str] = frozenset(KEYS)
+"""The settings that decide the job's moments."""
 _REQUIRES: TypeAdapter[tuple[str, ...]] = TypeAdapter(Features)
 _KEPT = object()
 """The context of a validation that keeps keys it does not know."""
@@ -84,15 +91,27 @@ class JobConfig(BaseModel):
     options: Annotated[dict[str, JsonValue], OWN] = Field(default_factory=dict)
     """The settings that only this kind of job has, as an object: a [script](../how-to/script-and-http.md)'s
     `command`, a request's `url`, …"""
-    cron: Annotated[str | None, SCHEDULE] = None
-    """A [schedule](schedules.md) of Quartz (6 or 7 fields) or crontab (5 fields, `@daily`). `None`: the job runs
-    only when triggered. A schedule without any moment, such as the 30th of February, is refused; written into the
-    registry by hand it is shown as never fires. If all moments are over, the job is shown as finished."""
+    cron: Annotated[Expressions | None, SCHEDULE] = None
+    """A [schedule](schedules.md) of Quartz (6 or 7 fields) or crontab (5 fields, `@daily`); several as a list, or as
+    one text with `;` between them. With none of `cron`, `every` and `at` the job runs only when triggered. A schedule
+    without any moment, such as the 30th of February, is refused; written into the registry by hand it is shown as
+    never fires. If all moments are over, the job is shown as finished."""
+    every: Annotated[Repetition | None, SCHEDULE] = None
+    """In place of `cron`: [an interval](schedules.md#intervals) of at least 1 second. The moments are `start_at`, or
+    else the beginning of 1970 in UTC, and then one after each interval. Elapsed time counts, so nothing happens when
+    the clocks change."""
+    at: Annotated[Times, SCHEDULE, Label("Single moments")] = ()
+    """In place of `cron`: [a moment](schedules.md#single-moments), or a list of some, such as `"2026-12-24T18:00"`. One
+    without an offset is meant in `time_zone`. At most 1,000."""
     time_zone: Annotated[ZoneName, SCHEDULE] = "UTC"
     """An IANA name such as `Europe/Berlin`, or `GMT+8`. Code may give a `ZoneInfo` that has such a name."""
     dst: Annotated[Literal["cron", "quartz"], SCHEDULE, Label("When the clocks change")] = "cron"
     """What happens when the clocks change: `"cron"`, as cron does it, or `"quartz"`, as Quartz does it
     ([why](../why/cron.md))."""
+    start_at: Annotated[Time | None, SCHEDULE] = None
+    """The schedule has no moment before this one. A time without an offset is meant in `time_zone`."""
+    end_at: Annotated[Time | None, SCHEDULE] = None
+    """The schedule has no moment after this one. A time without an offset is meant in `time_zone`."""
     sharding_total_count: Annotated[int, ITEMS, Label("Number of items")] = Field(default=1, ge=1, le=MAX_ITEMS)
     """The number of items, 1 to 10,000 ([why](../why/running.md#at-most-10000-items))."""
     sharding_item_parameters: Annotated[ItemParameters, ITEMS, Label("Parameters of items")] = Field(
@@ -277,12 +296,10 @@ class JobConfig(BaseModel):
         if odd is not None:
             wrong = [name for name, value in settings.items() if unencodable_text({name: value}) is not None]
             raise InvalidSetting(wrong[0], odd, "must be text that UTF-8 can spell")
-        if self.cron is not None:
-            schedule = parsed_cron(self.cron, self.time_zone, self.dst)
-            if info.context is not _KEPT and schedule.never_fires:
-                raise never_fires(self.cron)
-        elif info.context is not _KEPT:
+        if self.schedule is None and info.context is not _KEPT:
             zone_named(self.time_zone)
+        if self.schedule is not None and info.context is not _KEPT and self.schedule.never_fires:
+            raise never_fires(self.schedule)
         for item in self.sharding_item_parameters:
             if not 0 <= item < self.sharding_total_count:
                 count = self.sharding_total_count
@@ -380,11 +397,14 @@ class JobConfig(BaseModel):
         return self._rebuilt({**unknown, **self.unknown}, requires=requires)
 
     @cached_property
-    def schedule(self) -> Cron | None:
-        """The parsed schedule, None for a job that is only triggered."""
-        if self.cron is None:
-            return None
-        return parsed_cron(self.cron, self.time_zone, self.dst)
+    def schedule_settings(self) -> ScheduleSettings:
+        """The settings that decide the job's moments."""
+        return ScheduleSettings(**{name: getattr(self, name) for name in SCHEDULING})
+
+    @cached_property
+    def schedule(self) -> Schedule | None:
+        """The schedule, None for a job that is only triggered."""
+        return schedule_of(self.schedule_settings)
 
     def changed(self, **settings: object) -> JobConfig:
         """Return a validated copy with some settings replaced."""
@@ -394,8 +414,8 @@ class JobConfig(BaseModel):
         changed = self._rebuilt(self.unknown, **settings)
         if "time_zone" in settings:
             zone_named(changed.time_zone)
-        if "cron" in settings and changed.schedule is not None and changed.schedule.never_fires:
-            raise never_fires(changed.cron)
+        if settings.keys() & SCHEDULING and changed.schedule is not None and changed.schedule.never_fires:
+            raise never_fires(changed.schedule)
         return changed
 
     def _rebuilt(self, unknown: Mapping[str, Any], **settings: object) -> JobConfig:
@@ -530,12 +550,6 @@ def required(stored: bytes) -> tuple[str, ...] | None:
         return _REQUIRES.validate_python(found.get("requires", ()))
     except (ValueError, AttributeError):
         return None
-
-
-@lru_cache(maxsize=4096)
-def parsed_cron(cron: str, time_zone: str, dst: DaylightSaving) -> Cron:
-    """Parse a schedule; the result is cached, since it is needed for checking and for running."""
-    return Cron.parse(cron, time_zone, dst)
 
 
 def _ignored(key: str) -> str:

@@ -9,12 +9,14 @@ from pydantic import ValidationError
 
 from aioelasticjob.config.durations import as_seconds
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.schedules import Schedule
+from aioelasticjob.schedules.schedule import SHORTEST, interval_text
 
-SECONDS_IN = {"interval": 1, "every": 1, "seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400, "weeks": 604_800}
+SECONDS_IN = {"interval": 1, "seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400, "weeks": 604_800}
 """The names of intervals in other schedulers, with the seconds of one unit."""
 TIME_LIMITS = ("max_runtime", "time_limit", "soft_time_limit", "execution_timeout")
 OTHER_NAMES: Mapping[str, str] = {
-    **dict.fromkeys(SECONDS_IN, "for every 5 minutes write cron='*/5 * * * *'"),
+    **dict.fromkeys(SECONDS_IN, "for every 5 minutes write every='5m'"),
     **dict.fromkeys(("schedule", "trigger", "crontab"), "write cron='0 0 2 * * ?', or '0 2 * * *'"),
     **dict.fromkeys(("misfire_grace_time", "coalesce"), "see misfire and catch_up"),
     **dict.fromkeys(("timezone", "tz"), "write time_zone='Europe/Berlin'"),
@@ -38,18 +40,6 @@ _WHAT_TO_WRITE: Mapping[str, str] = {
     "bool_parsing": "must be true or false",
 }
 """By pydantic's names of mistakes, what is said in place of its text, which does not say what to write."""
-_PARTS = (2, 3, 4, 5, 6, 10, 12, 15, 20, 30)
-INTERVALS: Mapping[int, str] = {
-    1: "* * * * * ?",
-    **{count: f"0/{count} * * * * ?" for count in _PARTS},
-    60: "* * * * *",
-    **{count * 60: f"*/{count} * * * *" for count in _PARTS},
-    3_600: "0 * * * *",
-    **{count * 3_600: f"0 */{count} * * *" for count in (2, 3, 4, 6, 8, 12)},
-    86_400: "0 0 * * *",
-    604_800: "0 0 * * 0",
-}
-"""The intervals in seconds that a schedule can have, each with such a schedule."""
 
 
 def unknown_setting(name: str, value: object, known: Iterable[str]) -> InvalidSetting:
@@ -75,10 +65,9 @@ def _advice(name: str, value: object) -> str:
     if name not in SECONDS_IN:
         return OTHER_NAMES[name]
     wanted = seconds * SECONDS_IN[name]
-    nearest = min(INTERVALS, key=lambda one: abs(one - wanted))
-    if nearest == wanted:
-        return f"write cron='{INTERVALS[nearest]}'"
-    return f"no schedule has this interval; the nearest is {nearest} seconds: write cron='{INTERVALS[nearest]}'"
+    if wanted < SHORTEST:
+        return f"the shortest interval is {SHORTEST:g} second: write every={SHORTEST:g}"
+    return f"write every='{interval_text(wanted)}'"
 
 
 def _seconds(value: object) -> float | None:
@@ -104,9 +93,16 @@ def mistakes(error: ValidationError) -> Iterator[InvalidSetting]:
             yield InvalidSetting(location, one.get("input"), message[:1].lower() + message[1:])
 
 
-def never_fires(cron: str | None) -> InvalidSetting:
-    """Return the error for a schedule that names no moment of any year."""
-    return InvalidSetting("cron", cron, "names no moment of any year, so the job would never run: correct the day")
+def never_fires(schedule: Schedule) -> InvalidSetting:
+    """Return the error for a schedule that has no moment."""
+    for one in schedule.crons:
+        if one.never_fires:
+            expected = "names no moment of any year, so the job would never run: correct the day"
+            return InvalidSetting("cron", one.expression, expected)
+    settings = schedule.settings
+    setting = "start_at" if settings.end_at is None else "end_at"
+    between = f"no moment is left from start_at = {settings.start_at} until end_at = {settings.end_at}"
+    return InvalidSetting(setting, getattr(settings, setting), between)
 
 
 def sifted(build: Callable[..., object], given: Mapping[str, object]) -> tuple[list[InvalidSetting], dict[str, object]]:

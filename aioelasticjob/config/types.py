@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import tzinfo
+from datetime import date, tzinfo
 from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 
 from aioelasticjob.config.durations import as_seconds
 from aioelasticjob.ground.nesting import all_inside
+from aioelasticjob.schedules.schedule import LONGEST, MAX_PARTS, SEPARATOR, SHORTEST
 
 
 def _item_parameters(given: object) -> object:
@@ -78,6 +79,32 @@ def _words(given: object) -> object:
     return given
 
 
+def _expressions(given: object) -> object:
+    """Return cron expressions as one text, with a semicolon between them."""
+    if not isinstance(given, list | tuple):
+        return given
+    if not given or not all(isinstance(one, str) and one.strip() for one in given):
+        raise ValueError("must be an expression such as '0 9 * * *', or a list of some")
+    return f"{SEPARATOR} ".join(dict.fromkeys(given))
+
+
+def _moment(given: object) -> object:
+    """Return a moment as text, which may have been given as a datetime."""
+    if isinstance(given, date):
+        return given.isoformat()
+    return given.strip() if isinstance(given, str) else given
+
+
+def _moments(given: object) -> object:
+    """Return moments as a list of texts: one may be given alone, and text such as ``2026-12-24, 2026-12-31``."""
+    if given is None:
+        return ()
+    if isinstance(given, str):
+        return _words(given)
+    several = given if isinstance(given, list | tuple) else (given,)
+    return tuple(dict.fromkeys(map(_moment, several)))
+
+
 def _zone_name(given: object) -> object:
     """Return the name of a ``ZoneInfo`` that was made from a name; return what is no time zone object as it is."""
     if not isinstance(given, tzinfo):
@@ -110,6 +137,9 @@ AlertKind: TypeAlias = Alert | RegistryAlert
 Alerts = Annotated[tuple[Alert, ...], BeforeValidator(_words)]
 _LABEL_NAME = re.compile(r"[\w./-]{1,100}")
 Labels = Annotated[dict[str, str], BeforeValidator(_labels), AfterValidator(_labels_fit)]
+Expressions = Annotated[str, BeforeValidator(_expressions)]
+Time = Annotated[str, BeforeValidator(_moment)]
+Times = Annotated[tuple[str, ...], Field(max_length=MAX_PARTS), BeforeValidator(_moments)]
 ZoneName = Annotated[str, BeforeValidator(_zone_name)]
 ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
 MILLISECOND = 0.001
@@ -121,6 +151,7 @@ DURATION = BeforeValidator(as_seconds)
 """Marks a setting that is a duration, and reads it."""
 Seconds = Annotated[float, Field(ge=0, le=AGES, allow_inf_nan=False), DURATION]
 Interval = Annotated[float, Field(ge=SECOND, le=DAY, allow_inf_nan=False), DURATION]
+Repetition = Annotated[float, Field(ge=SHORTEST, le=LONGEST, allow_inf_nan=False), DURATION]
 Limit = Annotated[float, Field(ge=MILLISECOND, le=AGES, allow_inf_nan=False), DURATION]
 """A time limit in seconds; a limit below a millisecond would end the work before it begins, so it is refused."""
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from aioelasticjob.config.job import MAX_ITEMS, parsed_cron
+from aioelasticjob.config.job import MAX_ITEMS
 from aioelasticjob.core.records import MAX_MILLISECONDS, too_large, whole_number
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.encoding import encodable_text, unencodable_text
 from aioelasticjob.ground.nesting import read_json
-from aioelasticjob.ground.times import moment
 from aioelasticjob.model import LEFT_OPEN, FireSource, Progress
 from aioelasticjob.registry.tree import Node
+from aioelasticjob.schedules import Schedule, ScheduleSettings, schedule_of
 
 CANCELLED = "cancelled"
 EXPIRED = "expired"
@@ -39,15 +39,13 @@ class Span:
     """In milliseconds since the epoch, included."""
     end: int
     """In milliseconds since the epoch, not included."""
-    cron: str
-    time_zone: str
-    dst: str
+    schedule: Schedule
     items_at_once: int = 0
     """How many items run at a time in the whole cluster; 0 for all."""
 
     def following(self, last: int) -> int | None:
         """Return the first moment of the span after ``last``; None if there is none."""
-        found = _following(self.cron, self.time_zone, self.dst, max(last, self.start - 1))
+        found = _following(self.schedule, max(last, self.start - 1))
         return found if found is not None and found < self.end else None
 
     def moments(self, at_most: int) -> tuple[int, int, int]:
@@ -59,10 +57,7 @@ class Span:
             last = following
             count += 1
         if count == at_most:  # there may be more, which are not counted
-            cron = parsed_cron(self.cron, self.time_zone, self.dst)
-            before_end = cron.previous_before(moment(self.end / 1000))
-            if before_end is not None:
-                last = round(before_end.timestamp() * 1000)
+            last = self.schedule.until(self.end - 1) or last
         return first, last, count
 
 
@@ -171,7 +166,7 @@ def encode(request: Request) -> bytes:
     if request.parameter is not None:
         fields["parameter"] = request.parameter
     if (span := request.span) is not None:
-        fields |= {"from": span.start, "to": span.end, "cron": span.cron, "timeZone": span.time_zone, "dst": span.dst}
+        fields |= {"from": span.start, "to": span.end, "schedule": span.schedule.settings.as_json()}
         if span.items_at_once:
             fields["itemsAtOnce"] = span.items_at_once
     return json.dumps(fields).encode()
@@ -278,12 +273,11 @@ def decode_progress(data: bytes) -> Progress:
 
 
 def _span(fields: Mapping[str, Any]) -> Span:
-    cron = _text(fields["cron"])
-    zone = _text(fields["timeZone"])
-    dst = _text(fields["dst"])
-    parsed_cron(cron, zone, dst)  # it has to be valid
+    schedule = schedule_of(ScheduleSettings.of_json(fields["schedule"]))
+    if schedule is None:
+        raise ValueError("there is no schedule whose moments could be run")
     at_once = whole_number(fields.get("itemsAtOnce", 0), MAX_ITEMS)
-    return Span(whole_number(fields["from"]), whole_number(fields["to"]), cron, zone, dst, at_once)
+    return Span(whole_number(fields["from"]), whole_number(fields["to"]), schedule, at_once)
 
 
 def _items(items: object) -> tuple[int, ...] | None:
@@ -310,5 +304,5 @@ def _text(value: object) -> str:
 
 
 @lru_cache(maxsize=16384)
-def _following(cron: str, time_zone: str, dst: str, last: int) -> int | None:
-    return parsed_cron(cron, time_zone, dst).millisecond_after(last)
+def _following(schedule: Schedule, last: int) -> int | None:
+    return schedule.after(last)

@@ -10,12 +10,12 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any
 
-from aioelasticjob.config.job import JobConfig, parsed_cron
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core import records
-from aioelasticjob.cron import Cron, DaylightSaving
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.registry.tree import Node
+from aioelasticjob.schedules import Schedule, ScheduleSettings, schedule_of
 
 MAX_FORMER_SCHEDULES = 8
 """How many former schedules are kept: their last moments may still have to be reported as missed."""
@@ -36,7 +36,7 @@ class InForce:
     Times are in milliseconds since the epoch.
     """
 
-    cron: Cron | None
+    schedule: Schedule | None
     since: int
     until: int
     recorded: bool
@@ -59,7 +59,7 @@ class Schedules:
     def of(cls, config: JobConfig, written: Node | None, note: Node | None) -> Schedules:
         """Return what two nodes say: that of the configuration, ``written``, and that of the leader's note."""
         noted = () if note is None else _noted(note.data, round(note.stat.ctime * 1000))
-        is_noted = bool(noted) and scheduling(config).items() <= noted[-1].items()
+        is_noted = bool(noted) and _is_same(noted[-1], config)
         return cls(config, noted, is_noted, 0.0 if written is None else written.stat.ctime)
 
     @property
@@ -87,8 +87,7 @@ class Schedules:
             recorded = one["monitorExecution"] is True
             if found and found[-1].recorded is not recorded:
                 found.clear()
-            cron = _cron(one["cron"], one["timeZone"], one["dst"])
-            found.append(InForce(cron, one["since"], until, recorded))
+            found.append(InForce(_schedule(one), one["since"], until, recorded))
         return tuple(found)
 
     def replaced_at(self, since: int, recorded: bool) -> int | None:
@@ -125,12 +124,7 @@ class Schedules:
 
 def scheduling(config: JobConfig) -> Mapping[str, object]:
     """Return the settings that decide which moments there are, and whether their runs are recorded."""
-    return {
-        "cron": config.cron,
-        "timeZone": config.time_zone,
-        "dst": config.dst,
-        "monitorExecution": config.monitor_execution,
-    }
+    return {**config.schedule_settings.as_json(), "monitorExecution": config.monitor_execution}
 
 
 @lru_cache(maxsize=4096)
@@ -149,14 +143,21 @@ def _is_schedule(noted: object) -> bool:
     if not isinstance(noted, dict) or not {"cron", "timeZone", "dst", "monitorExecution", "since"} <= noted.keys():
         return False
     since = noted["since"]
-    cron = noted["cron"]
-    texts = ("" if cron is None else cron, noted["timeZone"], noted["dst"])
-    is_date = type(since) is int and 0 <= since <= records.MAX_MILLISECONDS
-    return is_date and all(isinstance(text, str) for text in texts)
+    try:
+        ScheduleSettings.of_json(noted)
+    except (TypeError, ValueError):
+        return False
+    return type(since) is int and 0 <= since <= records.MAX_MILLISECONDS
 
 
-def _cron(expression: str | None, time_zone: str, dst: DaylightSaving) -> Cron | None:
+def _is_same(noted: Mapping[str, Any], config: JobConfig) -> bool:
+    """Whether a schedule that was noted is the one of a configuration, with records switched on or off likewise."""
+    is_recorded = noted["monitorExecution"]
+    return ScheduleSettings.of_json(noted) == config.schedule_settings and is_recorded == config.monitor_execution
+
+
+def _schedule(noted: Mapping[str, Any]) -> Schedule | None:
     """Return a schedule; None if there is none, or if it is invalid because somebody has edited it."""
     with suppress(InvalidSetting):
-        return None if expression is None else parsed_cron(expression, time_zone, dst)
+        return schedule_of(ScheduleSettings.of_json(noted))
     return None

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aioelasticjob.core.schedules import InForce, Schedules
-from aioelasticjob.cron import Cron
 from aioelasticjob.events import MOMENTS_COUNTED
-from aioelasticjob.ground.times import moment
+from aioelasticjob.schedules import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class Timeline:
     def newest_until(self, until: int) -> int:
         """Return the newest moment up to a time; 0 if there is none."""
         for period in reversed(self._periods):
-            newest = _newest(period.cron, min(until, period.until)) if period.since < until else 0
+            newest = _newest(period.schedule, min(until, period.until)) if period.since < until else 0
             if newest > period.since:
                 return newest
         return 0
@@ -103,7 +102,7 @@ class Timeline:
         for period in self._periods:
             start = max(after, period.since)
             end = min(until, period.until)
-            passed = _passed(period.cron, start, end) if start < end else None
+            passed = _passed(period.schedule, start, end) if start < end else None
             if passed is not None:
                 found.append(passed)
         return found
@@ -116,32 +115,32 @@ class Timeline:
     def _after(self, milliseconds: int) -> int | None:
         """Return the first moment later than a time; None if there is none."""
         for period in self._periods:
-            if period.until <= milliseconds or period.cron is None:
+            if period.until <= milliseconds or period.schedule is None:
                 continue
-            following = period.cron.millisecond_after(max(milliseconds, period.since))
+            following = period.schedule.after(max(milliseconds, period.since))
             if following is not None and following <= period.until:
                 return following
         return None
 
 
-def _newest(cron: Cron | None, until: int) -> int:
+def _newest(schedule: Schedule | None, until: int) -> int:
     """Return the newest moment of a schedule up to a time; 0 if there is none."""
-    last = None if cron is None else cron.previous_before(moment((until + 1) / 1000))
-    return 0 if last is None else round(last.timestamp() * 1000)
+    found = None if schedule is None else schedule.until(until)
+    return found or 0
 
 
-def _passed(cron: Cron | None, after: int, until: int) -> Passed | None:
+def _passed(schedule: Schedule | None, after: int, until: int) -> Passed | None:
     """Return the moments of a schedule later than ``after`` and up to ``until``; None if there are none."""
-    first = None if cron is None else cron.millisecond_after(after)
-    if cron is None or first is None or first > until:
+    first = None if schedule is None else schedule.after(after)
+    if schedule is None or first is None or first > until:
         return None
     last = first
     count = 1
-    following = cron.millisecond_after(first)
+    following = schedule.after(first)
     while following is not None and following <= until and count < MOMENTS_COUNTED:
         last = following
         count += 1
-        following = cron.millisecond_after(following)
+        following = schedule.after(following)
     if following is not None and following <= until:
-        last = _newest(cron, until) or last
+        last = _newest(schedule, until) or last
     return Passed(first, last, count)

@@ -16,7 +16,7 @@ KEY = "zoneRules"
 
 def present(config: JobConfig, year: int) -> ZoneRules | None:
     """Return the rules that this process has for a job's schedule; None if it has none, or its offset never changes."""
-    if config.cron is None:
+    if config.schedule is None or not config.schedule.uses_zone:
         return None
     try:
         digest = rules_digest(config.time_zone, year)

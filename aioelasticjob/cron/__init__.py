@@ -51,8 +51,6 @@ class Cron:
     _search: Search = field(compare=False, repr=False)
     _zone: tzinfo = field(compare=False, repr=False)
     _rule: Rule = field(compare=False, repr=False)
-    _found: list[tuple[int | None, int | None]] = field(compare=False, repr=False)
-    """The last question of ``millisecond_after``, and its answer: all jobs with the same schedule ask the same."""
 
     @classmethod
     def parse(cls, expression: str, time_zone: str = "UTC", dst: DaylightSaving = "cron") -> Self:
@@ -77,7 +75,7 @@ class Cron:
             rule = "roving"
         else:
             rule = "fixed"
-        return cls(expression, time_zone, dst, fields, Search(fields), zone_named(time_zone), rule, [(None, None)])
+        return cls(expression, time_zone, dst, fields, Search(fields), zone_named(time_zone), rule)
 
     def next_after(self, after: datetime) -> datetime | None:
         """Return the first fire time strictly after an aware instant, None if there is no further one."""
@@ -87,18 +85,6 @@ class Cron:
         instant = max(after, _EARLIEST).astimezone(UTC)
         since = instant.replace(microsecond=0) + _SECOND
         return next_fire(self._rule, self._search, since.astimezone(self._zone), self._zone)
-
-    def millisecond_after(self, after: int) -> int | None:
-        """Return the first fire time strictly after an instant; None if there is no further one.
-
-        Both are in milliseconds since the epoch.
-        """
-        asked, found = self._found[0]
-        if asked != after:  # an earlier question may have another answer, also without a fire between the two
-            following = self.next_after(datetime.fromtimestamp(after / 1000, UTC))
-            found = None if following is None else round(following.timestamp() * 1000)
-            self._found[0] = after, found
-        return found
 
     def previous_before(self, before: datetime) -> datetime | None:
         """Return the last fire time strictly before an aware instant, None if there was none since 1970."""

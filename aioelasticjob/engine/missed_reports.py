@@ -6,7 +6,7 @@ It also logs which records were lowered, since their moments may run twice.
 from __future__ import annotations
 
 from aioelasticjob.clock import Clock
-from aioelasticjob.config.job import JobConfig, parsed_cron
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.commands import Report, SayAhead, SayLowered
 from aioelasticjob.core.reasons import ORDINARY_IN_STREAMS, Newest
 from aioelasticjob.core.requests import Span
@@ -99,8 +99,7 @@ def left_of(span: Span | None, first: int) -> Passed:
     """Return the moments of a request from ``first`` on: one, or those of a backfill's span."""
     if span is None:
         return Passed(first, first)
-    cron = parsed_cron(span.cron, span.time_zone, span.dst)
-    timeline = Timeline([InForce(cron, 0, FOREVER, True)], first)
+    timeline = Timeline([InForce(span.schedule, 0, FOREVER, True)], first)
     passed = timeline.passed(first - 1, span.end - 1)
     return passed[0] if passed else Passed(first, first)
 

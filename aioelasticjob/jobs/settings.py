@@ -7,6 +7,7 @@ An editor shows the text below a setting when the pointer is on its keyword.  Se
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from typing import Literal, TypedDict
 from zoneinfo import ZoneInfo
 
@@ -22,14 +23,25 @@ class CommonSettings(TypedDict, total=False):
     """The settings that jobs of every kind take as keywords."""
 
     # CommonSettings: written by python -m tests.generate
-    cron: str | None
-    """A schedule of Quartz (6 or 7 fields) or crontab (5 fields, `@daily`). `None`: the job runs only when triggered. A
-    schedule without any moment, such as the 30th of February, is refused; written into the registry by hand it is shown
-    as never fires. If all moments are over, the job is shown as finished."""
+    cron: str | Sequence[str] | None
+    """A schedule of Quartz (6 or 7 fields) or crontab (5 fields, `@daily`); several as a list, or as one text with `;`
+    between them. With none of `cron`, `every` and `at` the job runs only when triggered. A schedule without any moment,
+    such as the 30th of February, is refused; written into the registry by hand it is shown as never fires. If all
+    moments are over, the job is shown as finished."""
+    every: Duration | None
+    """In place of `cron`: an interval of at least 1 second. The moments are `start_at`, or else the beginning of 1970
+    in UTC, and then one after each interval. Elapsed time counts, so nothing happens when the clocks change."""
+    at: str | date | Sequence[str | date]
+    """In place of `cron`: a moment, or a list of some, such as `"2026-12-24T18:00"`. One without an offset is meant in
+    `time_zone`. At most 1,000."""
     time_zone: str | ZoneInfo
     """An IANA name such as `Europe/Berlin`, or `GMT+8`. Code may give a `ZoneInfo` that has such a name."""
     dst: Literal["cron", "quartz"]
     """What happens when the clocks change: `"cron"`, as cron does it, or `"quartz"`, as Quartz does it."""
+    start_at: str | date | None
+    """The schedule has no moment before this one. A time without an offset is meant in `time_zone`."""
+    end_at: str | date | None
+    """The schedule has no moment after this one. A time without an offset is meant in `time_zone`."""
     sharding_total_count: int
     """The number of items, 1 to 10,000."""
     sharding_item_parameters: Mapping[int, str] | str

@@ -156,10 +156,10 @@ async def _request(
 
 
 def _schedule(view: JobView) -> Span:
-    config = view.config
-    if config.cron is None:
-        raise InvalidSetting("cron", None, f"{config.job_name} has no schedule, so it has no moments to run again")
-    return Span(0, 0, config.cron, config.time_zone, config.dst)
+    schedule = view.config.schedule
+    if schedule is None:
+        raise InvalidSetting("cron", None, f"{view.layout.job} has no schedule, so it has no moments to run again")
+    return Span(0, 0, schedule)
 
 
 def _span(view: JobView, start: datetime, end: datetime, items_at_once: int | None = None) -> Span:
@@ -180,7 +180,7 @@ def _span(view: JobView, start: datetime, end: datetime, items_at_once: int | No
 def _plan(view: JobView, wanted: Request) -> BackfillPlan:
     assert wanted.span is not None
     first, last, moments = wanted.span.moments(COUNTED)
-    begin, end = (local_time(one, wanted.span.time_zone) for one in (first, last))
+    begin, end = (local_time(one, wanted.span.schedule.settings.time_zone) for one in (first, last))
     items = sum(1 for _ in wanted.within(view.config.sharding_total_count))
     return BackfillPlan(begin, end, moments, items, disabled_note(view, wanted))
 

@@ -206,7 +206,7 @@ def _warnings(
         yield "it is paused, or its servers are: nothing runs until that changes"
     if config.schedule is not None and not fires:
         yield "the schedule never fires again"
-    if config.schedule is None and "cron" in differences:
+    if config.schedule is None and differences.keys() & {"cron", "every", "at"}:
         yield "without a schedule it runs only when it is triggered"
     yield from _about_runs(before, config, moves)
     orphans = before.orphans if not config.failover else {item for item in before.orphans if not _within(item, config)}

@@ -32,6 +32,7 @@ from aioelasticjob.core.requests import Request, Span, encode, encode_progress
 from aioelasticjob.errors import ClockSkew, NotPermitted, RegistryError, SessionEnded, Suspended
 from aioelasticjob.model import FireSource, Progress, Requested
 from tests.core.cases import BEGIN, LAYOUT, ME, OTHER, Case
+from tests.schedules.made import schedule
 
 LEAD = 200
 """How many milliseconds before a moment its claim is sent."""
@@ -615,7 +616,7 @@ def test_a_request_that_was_changed_before_its_listeners_heard_of_it_runs_nothin
 def test_backfills_and_scheduled_moments_take_turns(misfire: bool, source: FireSource) -> None:
     here = chosen(misfire=misfire)
     here.case.put(LAYOUT.requests)
-    span = Span(slot(-100), slot(-90), "* * * * * ?", "UTC", "quartz")
+    span = Span(slot(-100), slot(-90), schedule("* * * * * ?", dst="quartz"))
     here.case.put(LAYOUT.request("r"), encode(Request("r", FireSource.BACKFILL, 1, slot(-1), span=span)))
     sources, progress = [], LAYOUT.request_item("r", 0)
     for second in (1, 2):

@@ -25,6 +25,7 @@ from aioelasticjob.engine.pacing import Pacing
 from aioelasticjob.model import FireSource, Outcome, Progress
 from aioelasticjob.registry.tree import MAX_CHANGES, Node, Tree
 from tests.engine.test_claims import LAYOUT, ME, NOW, ClaimedJob
+from tests.schedules.made import schedule
 from tests.support.stats import stat
 
 ITEMS = frozenset({0, 1, 2})
@@ -187,8 +188,8 @@ ITEM_NODES = st.builds(
 )
 ITEM_CHANGES = st.dictionaries(st.sampled_from(ITEM_PATHS), st.none() | ITEM_NODES)
 
-SPAN = Span(NOW, NOW + 3000, "* * * * * ?", "UTC", "quartz")
-EMPTY = Span(NOW, NOW, "* * * * * ?", "UTC", "quartz")
+SPAN = Span(NOW, NOW + 3000, schedule("* * * * * ?", dst="quartz"))
+EMPTY = Span(NOW, NOW, schedule("* * * * * ?", dst="quartz"))
 REQUESTS = [
     *(encode(Request("", FireSource.BACKFILL, 3, NOW, span=span)) for span in (SPAN, EMPTY)),
     encode(Request("", FireSource.TRIGGER, 3, NOW)),

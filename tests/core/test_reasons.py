@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from aioelasticjob.core.reasons import AWAY, BUSY, HELD_UP, NO_INSTANCE_UP, Cause, explained, of_last_run
 from aioelasticjob.core.schedules import FOREVER, InForce
 from aioelasticjob.core.timeline import Timeline
-from aioelasticjob.cron import Cron
 from aioelasticjob.events import MOMENTS_COUNTED
 from aioelasticjob.model import Record
+from tests.schedules.made import schedule
 
 
 def timeline(*schedules: tuple[str, int]) -> Timeline:
     ends = [*(since for _, since in schedules[1:]), FOREVER]
     found = zip(schedules, ends, strict=True)
-    return Timeline([InForce(Cron.parse(cron), since, until, recorded=True) for (cron, since), until in found], 60_000)
+    return Timeline([InForce(schedule(cron), since, until, recorded=True) for (cron, since), until in found], 60_000)
 
 
 EACH = timeline(("* * * * * ?", 0))

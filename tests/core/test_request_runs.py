@@ -15,13 +15,14 @@ from aioelasticjob.engine.accounts import write_accounts
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Progress, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.engine.test_claims import LAYOUT, ME, NOW, ClaimedJob, done
+from tests.schedules.made import schedule
 
 ITEMS = frozenset({0, 1, 2})
 PATH = LAYOUT.request("r")
 ONCE = Request("r", FireSource.TRIGGER, 3, NOW, parameter="P")
 SECOND = 1000
 START = 1_000_000
-SPAN = Span(START, START + 3 * SECOND, "* * * * * ?", "UTC", "cron")
+SPAN = Span(START, START + 3 * SECOND, schedule("* * * * * ?"))
 BACKFILL = Request("b", FireSource.BACKFILL, 3, NOW, span=SPAN)
 
 

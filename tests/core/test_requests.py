@@ -25,11 +25,12 @@ from aioelasticjob.core.requests import (
 )
 from aioelasticjob.model import LEFT_OPEN, FireSource, Progress
 from aioelasticjob.registry.tree import Node, Stat
+from tests.schedules.made import schedule
 
 MIDNIGHT = 1_795_132_800_000
 HOUR = 3_600_000
 ONCE = Request("r", FireSource.TRIGGER, 4, MIDNIGHT)
-HOURLY = Span(MIDNIGHT, MIDNIGHT + 3 * HOUR, "0 0 * * * ?", "UTC", "cron")
+HOURLY = Span(MIDNIGHT, MIDNIGHT + 3 * HOUR, schedule("0 0 * * * ?"))
 BACKFILL = Request("r", FireSource.BACKFILL, 4, MIDNIGHT + 9 * HOUR, span=HOURLY)
 moments = st.integers(0, MAX_MILLISECONDS)
 
@@ -93,8 +94,14 @@ def test_a_backfill_is_read_as_it_was_written() -> None:
                 *({"outcomes": {"completed": "2"}}, {"kind": "BACKFILL"}, {"closed": "now"}),
             )
         ),
-        changed(encode(BACKFILL), cron="nonsense"),
-        changed(encode(BACKFILL), timeZone="Mars/Base"),
+        changed(encode(BACKFILL), schedule={"cron": "nonsense"}),
+        changed(encode(BACKFILL), schedule={"cron": "@daily", "timeZone": "Mars/Base"}),
+        changed(encode(BACKFILL), schedule={"cron": "@daily", "dst": "never"}),
+        changed(encode(BACKFILL), schedule={"every": True}),
+        changed(encode(BACKFILL), schedule={"at": "2026-01-01"}),
+        changed(encode(BACKFILL), schedule={"at": [7]}),
+        changed(encode(BACKFILL), schedule={}),
+        changed(encode(BACKFILL), schedule="@daily"),
         changed(encode(BACKFILL), itemsAtOnce=-1),
     ],
 )
@@ -238,7 +245,7 @@ def test_nonsense_cancels_nothing(data: bytes) -> None:
 
 
 def test_the_moments_of_a_span_are_counted_up_to_a_limit() -> None:
-    span = Span(500, 5_000, "* * * * * ?", "UTC", "cron")
+    span = Span(500, 5_000, schedule("* * * * * ?"))
     assert (span.moments(9), span.moments(3), span.moments(1)) == (
         (1_000, 4_000, 4),
         (1_000, 4_000, 3),

@@ -34,8 +34,8 @@ def test_a_job_whose_schedule_is_not_noted_yet_follows_its_configuration_from_wh
     here = world(1, cron="0 * * * * ?")
     (period,) = here.view().schedules.periods
     assert (period.since, period.until, here.view().schedules.since) == (1_000_000, FOREVER, 0)
-    assert period.cron is not None
-    assert period.cron.expression == "0 * * * * ?"
+    assert period.schedule is not None
+    assert period.schedule.expression == "0 * * * * ?"
 
 
 def test_the_first_note_says_that_the_schedule_is_in_force_since_the_job_was_made() -> None:
@@ -76,7 +76,7 @@ def _change(here: World, now: float, **changed: object) -> JobView:
 
 
 def _former(view: JobView) -> list[tuple[str, int, int]]:
-    return [(one.cron.expression, one.since, one.until) for one in view.schedules.periods[:-1] if one.cron]
+    return [(one.schedule.expression, one.since, one.until) for one in view.schedules.periods[:-1] if one.schedule]
 
 
 def test_the_leader_remembers_the_schedules_before_the_one_in_force() -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from aioelasticjob.core.schedules import FOREVER, InForce
 from aioelasticjob.core.timeline import Passed, Timeline
-from aioelasticjob.cron import Cron
 from aioelasticjob.events import MOMENTS_COUNTED
+from tests.schedules.made import schedule
 
 SECOND = 1000
 START = 1_767_225_600 * SECOND
@@ -22,7 +22,7 @@ START = 1_767_225_600 * SECOND
 def periods(*schedules: tuple[str | None, int]) -> list[InForce]:
     """Return schedules, each with the time since when it was in force, until the next one replaced it."""
     ends = [*(since for _, since in schedules[1:]), FOREVER]
-    crons = [None if text is None else Cron.parse(text) for text, _ in schedules]
+    crons = [None if text is None else schedule(text) for text, _ in schedules]
     found = zip(crons, schedules, ends, strict=True)
     return [InForce(cron, since, until, recorded=True) for cron, (_, since), until in found]
 
@@ -167,8 +167,8 @@ def test_a_timeline_says_the_same_as_a_plain_list_of_all_moments(
         second * SECOND
         for one in found
         for second in range(400)
-        if one.cron is not None and one.since < second * SECOND <= one.until
-        if one.cron.millisecond_after(second * SECOND - 1) == second * SECOND
+        if one.schedule is not None and one.since < second * SECOND <= one.until
+        if one.schedule.after(second * SECOND - 1) == second * SECOND
     ]
     assert moments == sorted(set(moments))
     table = Timeline(found, times[0])

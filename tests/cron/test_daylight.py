@@ -188,28 +188,3 @@ def test_every_second_around_a_turn_agrees_with_the_oracle(
         assert before.astimezone(UTC) == seen.instant(earlier[-1])
     elif before is not None:
         assert before < seen.instant(0)
-
-
-@pytest.mark.parametrize("dst", ["cron", "quartz"])
-@pytest.mark.parametrize("expression", ["0 30 1 * * ?", "0 */7 * * * ?", "0 0 0 * * ?"])
-@pytest.mark.parametrize(
-    ("zone", "repeated"), [("America/New_York", "2026-11-01T04:30"), ("Europe/Dublin", "2026-10-25T00:00")]
-)
-def test_what_was_asked_before_does_not_change_an_answer(
-    zone: str, repeated: str, expression: str, dst: DaylightSaving
-) -> None:
-    begins = round(datetime.fromisoformat(repeated).replace(tzinfo=UTC).timestamp() * 1000)
-    asked = [begins + minutes * 60_000 + late for minutes in range(0, 240, 5) for late in (-1, 0, 1)]
-    kept = Cron.parse(expression, zone, dst)
-    for order in (asked, asked[::-1], [-1, 0, *asked[::7], *asked[::-11]]):
-        for after in order:
-            fresh = Cron.parse(expression, zone, dst).next_after(datetime.fromtimestamp(after / 1000, UTC))
-            assert fresh is not None
-            assert kept.millisecond_after(after) == kept.millisecond_after(after) == round(fresh.timestamp() * 1000)
-
-
-def test_a_schedule_that_has_ended_has_no_further_millisecond() -> None:
-    ended = Cron.parse("0 0 0 1 1 ? 2020")
-    assert ended.millisecond_after(-1) is not None
-    assert ended.millisecond_after(1_764_000_000_000) is None
-    assert ended.millisecond_after(1_764_000_000_000) is None

@@ -20,6 +20,7 @@ from aioelasticjob.events import MOMENTS_COUNTED, Began, Misfired
 from aioelasticjob.model import FireSource
 from aioelasticjob.testing import VirtualCluster, simulated
 from tests.error_handlers.failures import delivered_by
+from tests.schedules.made import schedule
 
 
 class Alerts:
@@ -198,5 +199,5 @@ def test_moments_that_come_while_a_stream_runs_are_neither_warnings_nor_alerts(
 
 def test_of_a_request_one_moment_is_left_and_of_a_backfill_those_up_to_the_end_of_its_span() -> None:
     assert left_of(None, 5) == Passed(5, 5)
-    span = Span(0, 10_000, "* * * * * ?", "UTC", "cron")
+    span = Span(0, 10_000, schedule("* * * * * ?"))
     assert (left_of(span, 3_000), left_of(span, 9_000)) == (Passed(3_000, 9_000, 7), Passed(9_000, 9_000))

@@ -7,7 +7,6 @@ from itertools import product
 from typing import Final, assert_never
 
 from aioelasticjob.console.language.i18n import Language
-from aioelasticjob.cron import Cron
 from aioelasticjob.cron.description import MOST_TIMES, rows_of, span_of_hours, step_of
 from aioelasticjob.cron.fields import (
     EVERY_YEAR,
@@ -21,16 +20,33 @@ from aioelasticjob.cron.fields import (
     NthWeekday,
     Weekdays,
 )
+from aioelasticjob.ground.times import time_text
+from aioelasticjob.schedules import Schedule
+from aioelasticjob.schedules.schedule import NAMED, interval_text
 
 _WEEKDAYS: Final = ("", "周日", "周一", "周二", "周三", "周四", "周五", "周六")
 _NUMBERS: Final = ("", "一", "二", "三", "四", "五")
 
 
-def schedule_sentence(schedule: Cron, translate: Language) -> str:
+def schedule_sentence(schedule: Schedule, translate: Language) -> str:
     """Return when a schedule fires."""
     if translate.code != "zh":
         return schedule.describe()
-    return f"{_sentence(schedule.fields)}（{schedule.time_zone}）"
+    settings = schedule.settings
+    if schedule.crons:
+        said = "；".join(_sentence(one.fields) for one in schedule.crons)
+        text = f"{said}（{settings.time_zone}）"
+    elif settings.every is not None:
+        text = f"每隔 {interval_text(settings.every)}"
+    else:
+        text = "、".join(time_text(one) for one in schedule.dates[:NAMED])
+        if len(schedule.dates) > NAMED:
+            text += f" 等 {len(schedule.dates)} 个时刻"
+    if settings.start_at is not None:
+        text += f"，从 {settings.start_at} 起"
+    if settings.end_at is not None:
+        text += f"，到 {settings.end_at} 为止"
+    return text
 
 
 def _sentence(fields: Fields) -> str:

@@ -12,6 +12,7 @@ from aioelasticjob.core.rules import LOST_AFTER, NAMED_FOR, UNNAMED_FOR, RuleInp
 from aioelasticjob.model import FireSource, Progress
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from tests.core.rules.world import LAYOUT, World, world
+from tests.schedules.made import schedule
 
 PATH = LAYOUT.request("r")
 COMPLETED = Progress(1_000_000, outcome="completed")
@@ -100,7 +101,7 @@ def test_nothing_is_reported_of_items_that_ran_or_were_not_named_or_of_a_request
 
 
 def test_of_a_backfill_the_first_moment_is_reported_that_a_removed_item_did_not_run() -> None:
-    span = Span(0, 3_000, "* * * * * ?", "UTC", "cron")
+    span = Span(0, 3_000, schedule("* * * * * ?"))
     begun = Progress(1_000, outcome="completed")
     assert lowered(asked(None, begun, items=(1,), span=span)).unrun == {1: 2_000}
 

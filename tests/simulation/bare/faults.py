@@ -9,6 +9,7 @@ from aioelasticjob.core.layout import SWITCHES, server_switch
 from aioelasticjob.core.requests import CANCELLED, Request, Span, changed, encode, encode_cancellation
 from aioelasticjob.model import FireSource
 from aioelasticjob.registry.transaction import Create, Delete, Set
+from tests.schedules.made import schedule
 from tests.simulation.bare.judge import ITEMS
 from tests.simulation.bare.process import Process
 from tests.simulation.bare.world import LAYOUT, MOST, STEPS, World, configured
@@ -120,7 +121,7 @@ def ask(world: World, _process: Process) -> None:
     request = Request(f"r{asked}", FireSource.TRIGGER, count, now, some, at=later)
     if dice.random() < 0.4:
         first = now - dice.randint(1000, 4000)
-        span = Span(first, now, "* * * * * ?", "UTC", "cron", dice.choice([0, 0, 1, 2]))
+        span = Span(first, now, schedule("* * * * * ?"), dice.choice([0, 0, 1, 2]))
         request = replace(request, source=FireSource.BACKFILL, at=0, span=span)
     world.judge.asked.append(request)
     if LAYOUT.requests not in world.registry.nodes:

@@ -370,9 +370,9 @@ class Judge:
     def _moments(self, after: int, until: int) -> Iterator[int]:
         """Yield the moments of the schedules that the leader has noted, each of them while it was in force."""
         for period in self.views[-1][1].schedules.periods:
-            assert period.cron is not None
+            assert period.schedule is not None
             start, end = max(after, period.since), min(until, period.until)
-            step = self.steps[period.cron.expression]
+            step = self.steps[period.schedule.expression]
             yield from range(start - start % step + step, end + 1, step)
 
     def _was_off(self, item: int, moment: float) -> bool:

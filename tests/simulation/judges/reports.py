@@ -132,7 +132,7 @@ def _is_about(job: JobFacts, event: object, slot: int) -> bool:
     """Whether a report means a moment: it is of the schedule with its first and last one, and as many as it counts."""
     if not isinstance(event, Misfired):
         return False
-    known = {era.cron: era.counted(event.first, event.slot) for era in job.followed}
+    known = {era.schedule: era.counted(event.first, event.slot) for era in job.followed}
     ends = {event.first, event.slot}
     meant = [moments for moments in known.values() if len(moments) == event.moments and ends.issubset(moments)]
     return event.moments > 15 or not meant or any(slot in moments for moments in meant)

@@ -1,10 +1,10 @@
-"""`aioelasticjob cron`: the sentence, the next fires, and what is wrong with a wrong one."""
+"""`aioelasticjob schedule`: the sentence, the next moments, and what is wrong with a wrong one."""
 
 import json
 
 import pytest
 
-from aioelasticjob.cli.cron import duration_text
+from aioelasticjob.cli.schedule import duration_text
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.cron import fire_times
 from aioelasticjob.ground.times import moment
@@ -31,6 +31,25 @@ def test_programs_get_json(command: Command) -> None:
     assert printed["fires"] in [[fire.isoformat() for fire in fires] for fires in possible]
 
 
+def test_every_kind_of_schedule_is_shown(command: Command) -> None:
+    shown = command("schedule", "0 6 * * *", "0 18 * * *", "-n", "2").stdout.splitlines()
+    assert shown[0] == "At 06:00:00; At 18:00:00, UTC"
+    assert {fire.split()[1][11:19] for fire in shown[1:]} == {"06:00:00", "18:00:00"}
+    interval = command("schedule", "--every", "1h 30m", "--start-at", "2190-01-01T00:15", "-z", "Asia/Tokyo", "-n", "2")
+    sentence, first, second = interval.stdout.splitlines()
+    assert sentence == "Every 1h 30m, from 2190-01-01T00:15"
+    assert [one.split()[1] for one in (first, second)] == ["2190-01-01T00:15:00+09:00", "2190-01-01T01:45:00+09:00"]
+    single = command("schedule", "--at", "2190-01-01", "--at", "2190-02-01", "--at", "2020-01-01", "--json")
+    printed = json.loads(single.stdout)
+    assert printed["at"] == ["2190-01-01", "2190-02-01", "2020-01-01"]
+    assert printed["fires"] == ["2190-01-01T00:00:00+00:00", "2190-02-01T00:00:00+00:00"]
+    half = command("schedule", "--every", "1.5s", "--start-at", "2190-01-01", "-n", "2")
+    assert [one.split()[1] for one in half.stdout.splitlines()[1:]] == [
+        "2190-01-01T00:00:00+00:00",
+        "2190-01-01T00:00:01.500+00:00",
+    ]
+
+
 def test_the_rule_for_daylight_saving_can_be_chosen(command: Command) -> None:
     assert command("cron", "0 30 2 * * ?", "--dst", "quartz", "--json").stdout.count('"quartz"') == 1
     assert command("cron", "0 2 * * *", "--dst", "quartz").exit_code == 2  # five fields are not Quartz's
@@ -50,6 +69,10 @@ def test_a_schedule_that_has_ended_says_so(command: Command) -> None:
         (("",), "(crontab, minutes first), not 0"),
         (("@daly",), "@daly"),
         (("@daily", "-z", "Europe/Nowhere"), "there is no such time zone"),
+        (("@daily", "--every", "5m"), "a job has one of cron, every and at"),
+        (("--every", "0.1s"), "at least 1 s"),
+        (("--at", "soon"), "at = 'soon': must be a time such as"),
+        ((), "give an expression, --every or --at"),
     ],
 )
 def test_a_wrong_schedule_is_one_line_and_exit_code_2(command: Command, arguments: tuple[str, ...], said: str) -> None:

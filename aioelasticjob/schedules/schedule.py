@@ -1,0 +1,194 @@
+"""The schedule of a job: its moments follow from its settings alone, so everybody who asks gets the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from itertools import islice
+
+from aioelasticjob.cron import Cron
+from aioelasticjob.cron.fields import FIRST_YEAR, LAST_YEAR, shortened
+from aioelasticjob.cron.zone import typed_time, zone_named
+from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.times import moment, time_text
+from aioelasticjob.schedules.moments import LATEST, Between, CronMoments, Dates, Interval, Moments, Union
+from aioelasticjob.schedules.settings import ScheduleSettings
+
+SEPARATOR = ";"
+"""What stands between two cron expressions; no expression has one inside."""
+MAX_PARTS = 1_000
+"""The most expressions and moments of a schedule."""
+SHORTEST = 1.0
+"""The shortest interval, in seconds."""
+LONGEST = 10**9
+"""The longest interval, in seconds."""
+TYPED = "must be a time such as 2026-12-24T18:00, in time_zone, or 2026-12-24T18:00:00+01:00"
+"""What is right where a time is to be written."""
+NAMED = 3
+"""How many single moments a description names."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The moments of a job, and what is said of them.  Two are equal if their settings are."""
+
+    settings: ScheduleSettings
+    crons: tuple[Cron, ...] = field(compare=False, repr=False)
+    """The parsed expressions; empty if the schedule has none."""
+    dates: tuple[datetime, ...] = field(compare=False, repr=False)
+    """The single moments, in ascending order; empty if the schedule has none."""
+    zone: tzinfo = field(compare=False, repr=False)
+    _moments: Moments = field(compare=False, repr=False)
+    _found: list[tuple[int | None, int | None]] = field(compare=False, repr=False)
+    """The last question of ``after``, and its answer: all jobs with the same schedule ask the same."""
+
+    def after(self, time: int) -> int | None:
+        """Return the first moment later than a time, both in milliseconds since the epoch; None if there is none."""
+        asked, found = self._found[0]
+        if asked != time:  # an earlier question may have another answer, also without a moment between the two
+            found = self._moments.after(time)
+            self._found[0] = time, found
+        return found
+
+    def until(self, time: int) -> int | None:
+        """Return the newest moment up to a time, both in milliseconds since the epoch; None if there is none."""
+        return self._moments.until(time)
+
+    def next_after(self, after: datetime) -> datetime | None:
+        """Return the first moment strictly after an aware time, in the schedule's zone; None if there is none."""
+        return self._at(self.after((after - _EPOCH) // _MILLISECOND))
+
+    def previous_before(self, before: datetime) -> datetime | None:
+        """Return the newest moment strictly before an aware time, in the schedule's zone; None if there is none."""
+        return self._at(self.until(-((_EPOCH - before) // _MILLISECOND) - 1))
+
+    def times_after(self, start: datetime, n: int) -> list[datetime]:
+        """Return the next ``n`` moments strictly after an aware time; fewer if the schedule ends."""
+        return list(islice(self._times(start), n))
+
+    @property
+    def never_fires(self) -> bool:
+        """Whether the schedule has no moment at all, as with the 30th of February."""
+        return self._moments.until(LATEST) is None
+
+    @property
+    def uses_zone(self) -> bool:
+        """Whether the moments depend on the rules of the time zone."""
+        typed = (*self.settings.at, self.settings.start_at, self.settings.end_at)
+        return bool(self.crons) or any(one is not None and _is_local(one) for one in typed)
+
+    @property
+    def expression(self) -> str:
+        """The schedule as short text: its cron expressions, its interval, or its moments."""
+        settings = self.settings
+        if settings.cron is not None:
+            return settings.cron
+        if settings.every is not None:
+            return f"every {interval_text(settings.every)}"
+        return f"at {', '.join(settings.at[:NAMED])}{_and_more(self.dates)}"
+
+    def describe(self) -> str:
+        """Return the schedule as an English sentence."""
+        if self.crons:
+            said = [one.describe().removesuffix(f", {one.time_zone}") for one in self.crons]
+            text = f"{'; '.join(said)}, {self.settings.time_zone}"
+        elif self.settings.every is not None:
+            text = f"Every {interval_text(self.settings.every)}"
+        else:
+            named = [time_text(one) for one in self.dates[:NAMED]]
+            text = f"At {', '.join(named)}{_and_more(self.dates)}"
+        if self.settings.start_at is not None:
+            text += f", from {self.settings.start_at}"
+        if self.settings.end_at is not None:
+            text += f", until {self.settings.end_at}"
+        return text
+
+    def _times(self, after: datetime) -> Iterator[datetime]:
+        while (found := self.next_after(after)) is not None:
+            yield found
+            after = found
+
+    def _at(self, milliseconds: int | None) -> datetime | None:
+        return None if milliseconds is None else moment(milliseconds / 1000).astimezone(self.zone)
+
+
+@lru_cache(maxsize=4096)
+def schedule_of(settings: ScheduleSettings) -> Schedule | None:
+    """Return the schedule that settings describe; None if they describe none, so that a job runs only when asked for.
+
+    Raises:
+        InvalidSetting: a setting is wrong, or two of them contradict each other.
+    """
+    chosen = [name for name in ("cron", "every", "at") if getattr(settings, name) not in (None, ())]
+    if not chosen:
+        return None
+    if len(chosen) > 1:
+        first, second, *_ = chosen
+        expected = f"there is {first} as well: a job has one of cron, every and at, so set {first} or {second} to none"
+        raise InvalidSetting(second, getattr(settings, second), expected)
+    zone = zone_named(settings.time_zone)
+    start = None if settings.start_at is None else _typed("start_at", settings.start_at, zone)
+    end = None if settings.end_at is None else _typed("end_at", settings.end_at, zone)
+    if start is not None and end is not None and end < start:
+        raise InvalidSetting("end_at", settings.end_at, f"must not be earlier than start_at = {settings.start_at}")
+    crons = () if settings.cron is None else _crons(settings)
+    dates = sorted({_typed("at", one, zone) for one in settings.at})
+    moments: Moments
+    if crons:
+        moments = CronMoments(crons[0]) if len(crons) == 1 else Union(tuple(map(CronMoments, crons)))
+    elif settings.every is not None:
+        moments = Interval(start or 0, _interval(settings.every))
+    else:
+        moments = Dates(tuple(dates))
+    if start is not None or end is not None:
+        moments = Between(moments, start or 0, LATEST if end is None else end)
+    named = tuple(moment(one / 1000).astimezone(zone) for one in dates)
+    return Schedule(settings, crons, named, zone, moments, [(None, None)])
+
+
+def interval_text(seconds: float) -> str:
+    """Return a duration exactly, in its units, such as ``1h 30m`` or ``45s``."""
+    rest = round(seconds * 1000)
+    parts = list[str]()
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)):
+        amount, rest = divmod(rest, size)
+        if amount:
+            parts.append(f"{amount}{unit}")
+    return " ".join(parts)
+
+
+def _crons(settings: ScheduleSettings) -> tuple[Cron, ...]:
+    assert settings.cron is not None
+    texts = settings.cron.split(SEPARATOR)
+    if len(texts) == 1:
+        return (Cron.parse(settings.cron, settings.time_zone, settings.dst),)
+    if len(texts) > MAX_PARTS:
+        raise InvalidSetting("cron", shortened(settings.cron), f"must be at most {MAX_PARTS:,} expressions")
+    return tuple(Cron.parse(text.strip(), settings.time_zone, settings.dst) for text in texts)
+
+
+def _interval(seconds: float) -> int:
+    """Return an interval in milliseconds."""
+    if not SHORTEST <= seconds <= LONGEST:
+        raise InvalidSetting("every", seconds, f"must be {SHORTEST:g} to {LONGEST} seconds")
+    return round(seconds * 1000)
+
+
+def _typed(setting: str, text: str, zone: tzinfo) -> int:
+    """Return a time that a setting names, in milliseconds since the epoch."""
+    found = typed_time(setting, text, zone, TYPED)
+    if not FIRST_YEAR < found.year < LAST_YEAR:
+        raise InvalidSetting(setting, text, f"must be a year from {FIRST_YEAR + 1} to {LAST_YEAR - 1}")
+    return (found - _EPOCH) // _MILLISECOND
+
+
+def _is_local(text: str) -> bool:
+    return datetime.fromisoformat(text).tzinfo is None
+
+
+def _and_more(found: tuple[object, ...]) -> str:
+    return f" and {len(found) - NAMED} more" if len(found) > NAMED else ""

@@ -1,0 +1,83 @@
+"""The settings of a job that decide at which moments it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from aioelasticjob.cron import DaylightSaving
+
+KEYS: Mapping[str, str] = {
+    "cron": "cron",
+    "every": "every",
+    "at": "at",
+    "time_zone": "timeZone",
+    "dst": "dst",
+    "start_at": "startAt",
+    "end_at": "endAt",
+}
+"""The settings that decide the moments, each with its key in the registry."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleSettings:
+    """The settings that decide the moments of a job, as the registry holds them."""
+
+    cron: str | None = None
+    """One expression, or several with a semicolon between them."""
+    every: float | None = None
+    """Seconds between two moments."""
+    at: tuple[str, ...] = ()
+    """Moments as text."""
+    time_zone: str = "UTC"
+    dst: DaylightSaving = "cron"
+    start_at: str | None = None
+    end_at: str | None = None
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, object]) -> Self:
+        """Return the settings in an object of the registry; those that it does not have are the default ones.
+
+        Raises:
+            TypeError: a value has another type.
+            ValueError: the rule for daylight saving is unknown.
+        """
+        every = found.get("every")
+        if every is not None and (isinstance(every, bool) or not isinstance(every, int | float)):
+            raise TypeError(f"{every!r} is no number of seconds")
+        moments = found.get("at", [])
+        if not isinstance(moments, list):
+            raise TypeError(f"{moments!r} is no list of moments")
+        return cls(
+            cron=_text(found.get("cron")),
+            every=every,
+            at=tuple(map(_required_text, moments)),
+            time_zone=_required_text(found.get("timeZone", "UTC")),
+            dst=_dst(found.get("dst", "cron")),
+            start_at=_text(found.get("startAt")),
+            end_at=_text(found.get("endAt")),
+        )
+
+    def as_json(self) -> dict[str, object]:
+        """Return the settings as the registry holds them."""
+        values = {key: getattr(self, name) for name, key in KEYS.items()}
+        return {**values, "at": list(self.at)}
+
+
+def _dst(value: object) -> DaylightSaving:
+    if value == "cron":
+        return "cron"
+    if value == "quartz":
+        return "quartz"
+    raise ValueError(f"{value!r} is no rule for daylight saving")
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else _required_text(value)
+
+
+def _required_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
