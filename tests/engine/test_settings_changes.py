@@ -280,6 +280,21 @@ def test_every_setting_is_changed_below_or_there_is_a_reason() -> None:
     } == set(JobConfig.model_fields)
 
 
+@changes("every", "at", "start_at", "end_at")
+def test_the_kind_of_schedule_is_changed() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        them = await start_processes(here, "a", sharding_total_count=1)
+        bounds = {"startAt": moment(here.start + 6).isoformat(), "endAt": moment(here.start + 21).isoformat()}
+        await them.change(cron=None, every=7.0, **bounds)
+        await here.until(30)
+        assert [round(run.at) for run in them.runs] == [6, 13, 20]
+        await them.change(cron=None, every=None, at=[moment(here.start + 33).isoformat()], startAt=None, endAt=None)
+        await here.until(50)
+        assert [round(run.at) for run in them.runs] == [6, 13, 20, 33]
+
+    simulate(scene)
+
+
 @changes("cron", "time_zone", "dst")
 def test_the_schedule_is_changed() -> None:
     async def scene(here: SimulatedJobs) -> None:
