@@ -27,7 +27,7 @@ def schedule(
     expressions: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[EXPRESSION]…", help="Quartz (6 or 7 fields) or crontab (5 fields, @daily), quoted; or several."
+            metavar="EXPRESSION", help="Quartz (6 or 7 fields) or crontab (5 fields, @daily), quoted; or several."
         ),
     ] = None,
     every: Annotated[

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,10 @@ import aioelasticjob
 from aioelasticjob.console.language.i18n import language
 from aioelasticjob.console.language.messages import BLANK, messages
 from aioelasticjob.console.language.schedule_sentences import schedule_sentence
-from aioelasticjob.cron import Cron
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.model import CUT_OFF, GIVEN_UP, Outcome
 from tests.console.conftest import Play, Scene
+from tests.schedules.made import schedule
 
 PACKAGE = Path(aioelasticjob.__file__).parent
 MODULES = (
@@ -293,9 +294,25 @@ def test_the_value_of_a_wrong_setting_is_not_taken_for_a_sentence() -> None:
     ],
 )
 def test_a_schedule_is_a_chinese_sentence(cron: str, chinese: str) -> None:
-    schedule = Cron.parse(cron)
-    assert schedule_sentence(schedule, language("zh")) == chinese
-    assert schedule_sentence(schedule, language("en")) == schedule.describe()
+    found = schedule(cron)
+    assert schedule_sentence(found, language("zh")) == chinese
+    assert schedule_sentence(found, language("en")) == found.describe()
+
+
+@pytest.mark.parametrize(
+    ("settings", "chinese"),
+    [
+        ({"cron": ["0 0 2 * * ?", "0/10 * * * * ?"]}, "每天 02:00:00；每 10 秒（UTC）"),
+        ({"every": "1h 30m", "start_at": "2027-01-01"}, "每隔 1h 30m，从 2027-01-01 起"),
+        ({"at": "2027-01-01", "end_at": "2027-02-01"}, "2027-01-01T00:00:00+00:00，到 2027-02-01 为止"),
+        (
+            {"at": ["2027-01-01", "2027-01-02", "2027-01-03", "2027-01-04"]},
+            "2027-01-01T00:00:00+00:00、2027-01-02T00:00:00+00:00、2027-01-03T00:00:00+00:00 等 4 个时刻",
+        ),
+    ],
+)
+def test_an_interval_and_single_moments_are_a_chinese_sentence(settings: dict[str, Any], chinese: str) -> None:
+    assert schedule_sentence(schedule(**settings), language("zh")) == chinese
 
 
 def test_notices_errors_validation_and_sentences_of_schedules_are_chinese_on_chinese_pages(play: Play) -> None:
