@@ -67,9 +67,11 @@ class Began:
     source: FireSource
     items: tuple[int, ...]
     late: float
-    """Seconds between the scheduled moment and now."""
+    """Seconds between the time at which the runs were to begin and now."""
     task_ids: tuple[str, ...] = field(default=(), repr=False)
     """The names of the runs, in the order of the items; items of one call of a handler have the same name."""
+    delay: float = 0.0
+    """Seconds after the scheduled moment at which the runs were to begin, because the job has jitter."""
 
     @property
     def run_id(self) -> str:
@@ -79,7 +81,7 @@ class Began:
     @property
     def at(self) -> float:
         """When that was, in seconds since the epoch."""
-        return self.slot / 1000 + self.late
+        return self.slot / 1000 + self.delay + self.late
 
 
 @dataclass(frozen=True, slots=True)

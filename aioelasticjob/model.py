@@ -118,6 +118,13 @@ class Fire:
     """The zxid of the transaction that made the request; 0 if nobody has asked for the run."""
     requested: Requested | None = None
     """The request that the run is made for: the claim notes there that its items were run."""
+    delay: int = 0
+    """How many milliseconds after a scheduled moment its runs begin, because the job has jitter."""
+
+    @property
+    def start(self) -> int:
+        """When the run is to begin, in milliseconds since the epoch."""
+        return self.slot + self.delay
 
     @property
     def run(self) -> str:

@@ -105,7 +105,7 @@ def _schedule(config: JobConfig) -> tuple[str, str]:
     """Return a job's schedule and its next moment, as text."""
     if config.schedule is None:
         return "when triggered", ""
-    upcoming = config.schedule.next_after(moment(SystemClock().now()))
+    upcoming = config.schedule.next_to_come(moment(SystemClock().now()))
     return config.schedule.expression, time_text(upcoming) if upcoming else "no further moment"
 
 

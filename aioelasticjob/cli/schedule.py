@@ -41,6 +41,11 @@ def schedule(
     ] = None,
     start_at: Annotated[str | None, typer.Option(help="No moment is before this time.")] = None,
     end_at: Annotated[str | None, typer.Option(help="No moment is after this time.")] = None,
+    jitter: Annotated[
+        float,
+        typer.Option(parser=seconds_from(0), metavar="DURATION", help="By how much each moment may be delayed."),
+    ] = 0.0,
+    job: Annotated[str, typer.Option(help="The job whose delays are shown: they follow from its name.")] = "job",
     time_zone: Annotated[str, typer.Option("--time-zone", "-z", help="Such as Europe/Berlin.")] = "UTC",
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=10_000, help="How many moments to show.")] = 5,
     dst: Annotated[Dst, typer.Option(help="What happens when the clocks change: as in cron, or as in Quartz.")] = (
@@ -57,8 +62,9 @@ def schedule(
         dst=dst.value,
         start_at=start_at,
         end_at=end_at,
+        jitter=jitter,
     )
-    found = schedule_of(settings)
+    found = schedule_of(settings, job)
     if found is None:
         raise InvalidSetting("schedule", "", "give an expression, --every or --at")
     now = moment(SystemClock().now())
@@ -71,7 +77,8 @@ def schedule(
     print(found.describe(), file=stdout())
     for fire in fires:
         when = time_text(fire, milliseconds=bool(fire.microsecond))
-        print(f"{fire:%a}   {when}   in {duration_text((fire - now).total_seconds())}")
+        begins = f"   begins {time_text(found.start_of(fire), milliseconds=True)}" if jitter else ""
+        print(f"{fire:%a}   {when}   in {duration_text((fire - now).total_seconds())}{begins}")
     if len(fires) < count:
         over = "It never fires." if found.never_fires else "All its moments are over."
         print("That is the last one." if fires else over)

@@ -112,6 +112,10 @@ class JobConfig(BaseModel):
     """The schedule has no moment before this one. A time without an offset is meant in `time_zone`."""
     end_at: Annotated[Time | None, SCHEDULE] = None
     """The schedule has no moment after this one. A time without an offset is meant in `time_zone`."""
+    jitter: Annotated[Seconds, SCHEDULE] = 0
+    """[Delays the runs of each moment](schedules.md#jitter) by up to so many seconds, each by another time, so that not
+    all jobs begin in the same second; less than the time until the next moment. The delay follows from the job's name
+    and the moment, so it is the same in all instances. 0 is off."""
     sharding_total_count: Annotated[int, ITEMS, Label("Number of items")] = Field(default=1, ge=1, le=MAX_ITEMS)
     """The number of items, 1 to 10,000 ([why](../why/running.md#at-most-10000-items))."""
     sharding_item_parameters: Annotated[ItemParameters, ITEMS, Label("Parameters of items")] = Field(
@@ -404,7 +408,7 @@ class JobConfig(BaseModel):
     @cached_property
     def schedule(self) -> Schedule | None:
         """The schedule, None for a job that is only triggered."""
-        return schedule_of(self.schedule_settings)
+        return schedule_of(self.schedule_settings, self.job_name)
 
     def changed(self, **settings: object) -> JobConfig:
         """Return a validated copy with some settings replaced."""

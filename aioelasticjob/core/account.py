@@ -174,7 +174,7 @@ class JobState:
 
     def is_catch_up(self, moment: int) -> bool:
         """Whether no instance was up when a moment came."""
-        return moment < self._up_since
+        return self.timeline.start_of(moment) < self._up_since
 
     def free(self) -> frozenset[int]:
         """Return the items that run nowhere, wait for no rescuer, and are not switched off."""
@@ -275,7 +275,7 @@ class JobState:
         begins = self.clock.now
         next_fire = self.timeline.upcoming or 0
         if fire.slot == next_fire and fire.source is FireSource.CRON:  # the moment is still to come
-            begins = fire.slot
+            begins = fire.start
             next_fire = self.timeline.following()
         newest = Newest.LATE if fire.source is FireSource.MISFIRE else Newest.RUN
         is_scheduled = fire.source in SCHEDULED
@@ -345,7 +345,7 @@ class JobState:
                 continue
             off = self._off.get(number)
             owes = any(one.by == self._me for one in item.record.owing)
-            if off is not None and self.timeline.has_moment(item.accounted, off.until):
+            if off is not None and self.timeline.has_moment(item.accounted, self.timeline.has_come(off.until)):
                 closings[number] = self._excuse(number, item, off, view)
             elif owes:
                 closings[number] = self._closing(item, item.record, item.accounted, [], view)
@@ -412,10 +412,11 @@ class JobState:
         """
         held = {number: given_by for number, given_by in given.items() if view.given_at(number) <= switched_at}
         yield from self._learn(view, held)
+        until = self.timeline.has_come(min(self.clock.now, switched_at))
         closings = dict[int, Closing]()
         for number, item in self.items.items():
             if number not in self._off:
-                missed = tuple(self._missed(number, item, min(self.clock.now, switched_at), view))
+                missed = tuple(self._missed(number, item, until, view))
                 closings[number] = Closing(item.record, missed)
         self._report(closings)
 
@@ -432,7 +433,8 @@ class JobState:
                 given_at = view.given_at(number)
                 if seen.get(number) != given[number]:
                     given_at = self._since_last_look(given_at)
-                accounted = max(self._known.pop(number, 0), min(self.clock.now, given_at))
+                given_at = self.timeline.has_come(min(self.clock.now, given_at))
+                accounted = max(self._known.pop(number, 0), given_at)
                 self.items[number] = assumed(given[number], accounted)
 
     def _in_doubt(self, view: JobView) -> frozenset[int]:
@@ -450,7 +452,7 @@ class JobState:
             if before is not None and before.made_by(number) != made_by:
                 made_at = self._since_last_look(made_at)
             known = self._known.pop(number, 0)
-            self.items[number] = learned(one, given[number], made_at, made_by, known)
+            self.items[number] = learned(one, given[number], self.timeline.has_come(made_at), made_by, known)
         self._unchecked.update(found)
 
     def _since_last_look(self, date: int) -> int:
@@ -520,7 +522,7 @@ class JobState:
                 if not view.config.failover:
                     closings[number] = self._end_lost(item, view)
             elif item.accounted > self.clock.now + MAX_FUTURE and not self.clock.unsteady:
-                closing = self._closing(item, record, self.clock.now, [], view)
+                closing = self._closing(item, record, self.timeline.has_come(self.clock.now), [], view)
                 closings[number] = replace(closing, lowered_from=item.accounted)
             elif (excused := self._of_one_off(number, item, view)) is not None:
                 closings[number] = excused
@@ -539,19 +541,20 @@ class JobState:
         if (off := self._off.get(number)) is None:
             return None
         if view.switched_off_at(number, self._me, off.since) is not None:
-            if not self.timeline.has_moment(item.accounted, off.since):
+            since = self.timeline.has_come(off.since)
+            if not self.timeline.has_moment(item.accounted, since):
                 return None
-            missed = self._missed(number, item, off.since, view)
-            return self._closing(item, item.record, off.since, missed, view)
-        if self.timeline.has_moment(item.accounted, off.until):
+            missed = self._missed(number, item, since, view)
+            return self._closing(item, item.record, since, missed, view)
+        if self.timeline.has_moment(item.accounted, self.timeline.has_come(off.until)):
             return self._excuse(number, item, off, view)
         del self._off[number]
         return None
 
     def _excuse(self, number: int, item: Item, off: Off, view: JobView) -> Closing:
         """Return a record that excuses what came while this process saw an item switched off."""
-        missed = self._missed(number, item, off.since, view)
-        return self._closing(item, item.record, off.until, missed, view)
+        missed = self._missed(number, item, self.timeline.has_come(off.since), view)
+        return self._closing(item, item.record, self.timeline.has_come(off.until), missed, view)
 
     def _end_lost(self, item: Item, view: JobView) -> Closing:
         """Return a record that ends a run which was cut off and is not rescued: its holder reports it once."""
@@ -614,7 +617,12 @@ class JobState:
         causes.append(Cause(0, view.assigned_at, reasons.UNSETTLED))
         if record.asked:  # the item was busy with that run, or already with the one before
             causes.append(Cause(0, record.completed_at, reasons.BUSY))
-        return causes
+        return [self._of_moments(one) for one in causes]
+
+    def _of_moments(self, cause: Cause) -> Cause:
+        """Return a cause with the moments that have come in its time."""
+        has_come = self.timeline.has_come
+        return Cause(has_come(cause.began - 1) + 1, has_come(cause.ended), cause.why)
 
     def _fate(self, number: int, item: Item, moment: int) -> Newest:
         """Return what happens to the newest moment of an item that is free and not switched off."""
@@ -627,11 +635,12 @@ class JobState:
             is_recent = moment > self.clock.now - config.catch_up * 1000
             return Newest.RUN if is_recent else Newest.MISSED
         record = item.record
-        if record.asked and record.completed and moment < record.begun:
+        came = self.timeline.start_of(moment)
+        if record.asked and record.completed and came < record.begun:
             # without ``misfire``, this method was asked before the request was answered, so the moment came on time
             return Newest.LATE if config.misfire else Newest.RUN
-        was_busy = record.completed and record.begun <= moment <= record.completed_at
-        if was_busy or self.clock.was_away(moment):
+        was_busy = record.completed and record.begun <= came <= record.completed_at
+        if was_busy or self.clock.was_away(came):
             return Newest.LATE if config.misfire else Newest.MISSED
         return Newest.RUN
 

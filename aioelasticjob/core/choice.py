@@ -85,7 +85,8 @@ class Choice:
         state.accept()
         newest = state.timeline.newest
         is_late = bool(due.late) or state.is_catch_up(newest)
-        fire = Fire(newest, FireSource.MISFIRE) if is_late else _fire_of(newest)
+        delay = state.timeline.start_of(newest) - newest
+        fire = Fire(newest, FireSource.MISFIRE, delay=delay) if is_late else _fire_of(newest, delay)
         return self._run_held(view, fire, items)
 
     def _refuse(self, view: JobView, items: frozenset[int], skew: ClockSkew) -> Steps[None]:
@@ -98,7 +99,8 @@ class Choice:
         """
         state = self._state
         upcoming = state.timeline.upcoming or 0
-        if not 0 < upcoming - state.clock.now <= self._lead:
+        starts_at = state.timeline.starts_at
+        if not 0 < starts_at - state.clock.now <= self._lead:
             return None
         if state.intolerable_skew():
             return None
@@ -106,7 +108,7 @@ class Choice:
         if not (view.assignment_stands and view.config.monitor_execution and self._me in view.active):
             return None
         items = state.due_soon(upcoming)
-        return self._run_held(view, _fire_of(upcoming), items) if items else None
+        return self._run_held(view, _fire_of(upcoming, starts_at - upcoming), items) if items else None
 
     def _run_held(self, view: JobView, fire: Fire, items: frozenset[int]) -> Steps[ClaimResult]:
         """Run items that this instance holds."""
@@ -146,13 +148,14 @@ class Choice:
     def _await_moment(self, view: JobView, claim: Claim) -> Steps[bool]:
         """Wait until the moment of a claim has come; the result is False if the claim is to be given back."""
         state = self._state
-        slot = claim.fire.slot
-        was_ahead = slot > state.clock.now
+        start = claim.fire.start
+        was_ahead = start > state.clock.now
         is_in_force: bool = yield AwaitMoment(view, claim)
-        while is_in_force and state.clock.now < slot:  # a timer may ring before the clock shows its time
-            is_in_force = state.clock.is_soon(slot) and (yield AwaitMoment(view, claim))
+        while is_in_force and state.clock.now < start:  # a timer may ring before the clock shows its time
+            is_in_force = state.clock.is_soon(start) and (yield AwaitMoment(view, claim))
         # if this process was held up until the next moment has come as well, only that one is run
-        is_overtaken = was_ahead and state.timeline.has_moment(slot, state.clock.now)
+        timeline = state.timeline
+        is_overtaken = was_ahead and timeline.has_moment(claim.fire.slot, timeline.has_come(state.clock.now))
         return is_in_force and not is_overtaken
 
     def _rescue(self, view: JobView) -> Steps[ClaimResult | None]:
@@ -250,6 +253,6 @@ def _shared_fire(fires: Collection[Fire]) -> Fire:
 
 
 @lru_cache(maxsize=64)
-def _fire_of(moment: int) -> Fire:
+def _fire_of(moment: int, delay: int) -> Fire:
     """Return the fire of a scheduled moment: one object for all jobs that wait for this moment."""
-    return Fire(moment, FireSource.CRON)
+    return Fire(moment, FireSource.CRON, delay=delay)

@@ -87,7 +87,7 @@ class Schedules:
             recorded = one["monitorExecution"] is True
             if found and found[-1].recorded is not recorded:
                 found.clear()
-            found.append(InForce(_schedule(one), one["since"], until, recorded))
+            found.append(InForce(_schedule(one, self.config.job_name), one["since"], until, recorded))
         return tuple(found)
 
     def replaced_at(self, since: int, recorded: bool) -> int | None:
@@ -156,8 +156,8 @@ def _is_same(noted: Mapping[str, Any], config: JobConfig) -> bool:
     return ScheduleSettings.of_json(noted) == config.schedule_settings and is_recorded == config.monitor_execution
 
 
-def _schedule(noted: Mapping[str, Any]) -> Schedule | None:
+def _schedule(noted: Mapping[str, Any], job: str) -> Schedule | None:
     """Return a schedule; None if there is none, or if it is invalid because somebody has edited it."""
     with suppress(InvalidSetting):
-        return schedule_of(ScheduleSettings.of_json(noted))
+        return schedule_of(ScheduleSettings.of_json(noted), job)
     return None

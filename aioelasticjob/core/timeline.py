@@ -35,6 +35,9 @@ class Timeline:
         """A moment or time before ``newest``, with no moment between the two."""
         self.upcoming: int | None = None
         """The next moment; None if there is none."""
+        self.starts_at = 0
+        """When the next moment comes: then, or later if there is jitter."""
+        self._is_delayed = any(one.schedule is not None and one.schedule.settings.jitter for one in self._periods)
         self._search(now)
 
     @classmethod
@@ -65,14 +68,30 @@ class Timeline:
     def advance(self, now: int) -> None:
         """Move on to ``now``, or back to it if the time was set back."""
         upcoming = self.upcoming
-        if self.newest > now:
+        if self.newest > now or (self._is_delayed and self.start_of(self.newest) > now):
             self._search(now)
-        elif upcoming is not None and upcoming <= now:
+        elif upcoming is not None and self.starts_at <= now:
             self.previous = self.newest
             self.newest = upcoming
-            self.upcoming = self._after(upcoming)
-            if self.upcoming is not None and self.upcoming <= now:
+            self._set_upcoming(self._after(upcoming))
+            if self.upcoming is not None and self.starts_at <= now:
                 self._search(now)
+
+    def start_of(self, moment: int) -> int:
+        """Return when a moment comes: then, or later if there is jitter, while its schedule is in force."""
+        if self._is_delayed:
+            for period in self._periods:
+                if period.schedule is not None and period.since < moment <= period.until:
+                    return min(period.schedule.starts(moment), period.until)
+        return moment
+
+    def has_come(self, time: int) -> int:
+        """Return up to when moments have come at a time: up to then, or up to before one that comes later.
+
+        Records and reports know moments only; whoever compares them with a time of a clock asks this first.
+        """
+        newest = self.newest_until(time) if self._is_delayed else 0
+        return newest - 1 if self.start_of(newest) > time else time
 
     def following(self) -> int:
         """Return the moment after the upcoming one; 0 if there is none."""
@@ -108,9 +127,14 @@ class Timeline:
         return found
 
     def _search(self, now: int) -> None:
-        self.newest = self.newest_until(now)
+        come = self.has_come(now)
+        self.newest = self.newest_until(come)
         self.previous = self.newest_until(self.newest - 1) if self.newest else 0
-        self.upcoming = self._after(now)
+        self._set_upcoming(self._after(come))
+
+    def _set_upcoming(self, upcoming: int | None) -> None:
+        self.upcoming = upcoming
+        self.starts_at = 0 if upcoming is None else self.start_of(upcoming)
 
     def _after(self, milliseconds: int) -> int | None:
         """Return the first moment later than a time; None if there is none."""

@@ -29,16 +29,16 @@ class Starts:
         self.loop = get_running_loop()
         self._waiting: dict[int, list[Awaited]] = {}
 
-    def at(self, slot: int, ahead: int, start: Awaited) -> Awaited:
-        """Have a start come at the moment ``slot``, which is ``ahead`` milliseconds away, unless it comes before."""
-        if slot not in self._waiting:
-            self._waiting[slot] = []
-            self.loop.call_at(self.loop.time() + ahead / 1000, self._open, slot)
-        self._waiting[slot].append(start)
+    def at(self, time: int, ahead: int, start: Awaited) -> Awaited:
+        """Have a start come at a time that is ``ahead`` milliseconds away, unless it comes before."""
+        if time not in self._waiting:
+            self._waiting[time] = []
+            self.loop.call_at(self.loop.time() + ahead / 1000, self._open, time)
+        self._waiting[time].append(start)
         return start
 
-    def _open(self, slot: int) -> None:
-        for start in self._waiting.pop(slot):
+    def _open(self, time: int) -> None:
+        for start in self._waiting.pop(time):
             if not start.is_there:
                 start.come()
 
@@ -70,7 +70,7 @@ class ClaimAhead:
         if is_outdated or not ahead:
             return not is_outdated
         lead = min(ahead, self.lead)
-        self._start = self._starts.at(claim.fire.slot, lead, Awaited(self._is_to_be_run))
+        self._start = self._starts.at(claim.fire.start, lead, Awaited(self._is_to_be_run))
         return self._start
 
     def end_wait(self) -> None:

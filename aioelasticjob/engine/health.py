@@ -71,7 +71,7 @@ class JobHealth:
             leads=view.leader == instance,
             holds=tuple(sorted(held)),
             running=tuple(running),
-            next_fire=None if schedule is None else schedule.next_after(moment(now)),
+            next_fire=None if schedule is None else schedule.next_to_come(moment(now)),
             problem=_problem(view, instance),
             differs=differences(declared, view.config),
             clock_differs=intolerable_difference(skew, view.config),

@@ -221,7 +221,7 @@ class JobScheduler:
             case ClaimItems():
                 return self._claim(command)
             case AwaitMoment(view, claim):
-                ahead = max(0, claim.fire.slot - state.clock.now)
+                ahead = max(0, claim.fire.start - state.clock.now)
                 is_outdated = self._stopping.leaves or (ahead > 0 and self.views.value is not view)
                 return self._ahead.wait(claim, ahead, is_outdated=is_outdated)
             case RunItems(view, claim, offsets):
@@ -307,8 +307,8 @@ class JobScheduler:
         if self.views.value is not view:
             return 0.0
         now = self._state.clock.now
-        upcoming = self._state.timeline.upcoming
-        delay = MAX_WAIT * 1000 if upcoming is None else max(0, upcoming - now)
+        timeline = self._state.timeline
+        delay = MAX_WAIT * 1000 if timeline.upcoming is None else max(0, timeline.starts_at - now)
         if view.config.monitor_execution and delay > self._ahead.lead:
             delay -= self._ahead.lead
         planned = next_due(view, self._state.held, now) if view.requested else None

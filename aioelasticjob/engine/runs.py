@@ -118,8 +118,8 @@ class Runs:
             raise SessionEnded("the session was lost during a claim")
         execution = self._execution_of(view, claim, offsets)
         try:
-            if self._driver.state.clock.now < claim.fire.slot:
-                await self._moment_has_come(claim.fire.slot)
+            if self._driver.state.clock.now < claim.fire.start:
+                await self._moment_has_come(claim.fire.start)
             await self._handle(view, execution)
         finally:  # if this was cancelled, no turn may follow, and the end of the job's life settles the items
             self._unsettled = EndedRun(

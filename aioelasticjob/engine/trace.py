@@ -39,8 +39,8 @@ class Trace:
         now = self._clock.now()
         items = tuple(self._open)
         tasks = tuple(self._open.values())
-        late = now - fire.slot / 1000
-        self._events.put(Began(*self._about, items, late, tasks))
+        late = now - fire.start / 1000
+        self._events.put(Began(*self._about, items, late, tasks, fire.delay / 1000))
         if fire.source is FireSource.FAILOVER:
             for item, task in self._open.items():
                 cut_off = self._claim.before[item].instance

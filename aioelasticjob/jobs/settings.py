@@ -42,6 +42,10 @@ class CommonSettings(TypedDict, total=False):
     """The schedule has no moment before this one. A time without an offset is meant in `time_zone`."""
     end_at: str | date | None
     """The schedule has no moment after this one. A time without an offset is meant in `time_zone`."""
+    jitter: Duration
+    """Delays the runs of each moment by up to so many seconds, each by another time, so that not all jobs begin in the
+    same second; less than the time until the next moment. The delay follows from the job's name and the moment, so it
+    is the same in all instances. 0 is off."""
     sharding_total_count: int
     """The number of items, 1 to 10,000."""
     sharding_item_parameters: Mapping[int, str] | str

@@ -315,7 +315,7 @@ def _running_at_next_fire(status: JobStatus, begun: Mapping[int, float], now: fl
     The list of jobs is renewed at each moment, so that is seen without a timer.
     """
     config = status.config
-    newest = None if config.schedule is None else config.schedule.previous_before(moment(now))
+    newest = None if config.schedule is None else config.schedule.newest_come(moment(now))
     if newest is None:
         return {}
     latest = now - max(LONG_RUN, config.timeout or 0.0)

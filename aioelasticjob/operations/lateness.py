@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
-from aioelasticjob.config.types import MILLISECOND
 from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Record
 from aioelasticjob.operations.status import ItemStatus, JobStatus
@@ -36,7 +35,7 @@ def lateness(job: JobStatus, now: float) -> Lateness | None:
         return None
     resting = {one.item for one in job.resting}
     for within, missing in _limits(job):
-        due = job.config.schedule.previous_before(moment(now - within + MILLISECOND))
+        due = job.config.schedule.newest_come(moment(now - within))
         if due is None:
             continue
         at = due.timestamp()
@@ -54,9 +53,9 @@ def late_at(job: JobStatus, now: float) -> float | None:
         return None
     found = list[float]()
     for within, _ in _limits(job):
-        following = schedule.next_after(moment(now - within))
+        following = schedule.next_to_come(moment(now - within))
         if following is not None:
-            found.append(following.timestamp() + within)
+            found.append(schedule.start_of(following).timestamp() + within)
     return min(found, default=None)
 
 

@@ -329,7 +329,7 @@ class JobStatus:
         pause = None if self.pause is None or self.pause.is_over(now) else self.pause
         then = replace(self, pause=pause, servers=tuple(server.at(now) for server in self.servers))
         schedule = None if then._hindrance is not None else self.config.schedule
-        next_fire = None if schedule is None else schedule.next_after(moment(now))
+        next_fire = None if schedule is None else schedule.next_to_come(moment(now))
         return replace(then, next_fire=next_fire)
 
     @property

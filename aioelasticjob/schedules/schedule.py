@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -37,6 +38,8 @@ class Schedule:
     """The moments of a job, and what is said of them.  Two are equal if their settings are."""
 
     settings: ScheduleSettings
+    job: str = field(compare=False)
+    """The job whose delays these are; empty without jitter, so that jobs with equal settings share one schedule."""
     crons: tuple[Cron, ...] = field(compare=False, repr=False)
     """The parsed expressions; empty if the schedule has none."""
     dates: tuple[datetime, ...] = field(compare=False, repr=False)
@@ -57,6 +60,40 @@ class Schedule:
     def until(self, time: int) -> int | None:
         """Return the newest moment up to a time, both in milliseconds since the epoch; None if there is none."""
         return self._moments.until(time)
+
+    def starts(self, time: int) -> int:
+        """Return when the runs of a moment begin: at the moment, or later if there is jitter, the same for everybody.
+
+        They begin before the next moment, so moments begin in their order.
+        """
+        longest = round(self.settings.jitter * 1000)
+        following = self._moments.after(time) if longest else None
+        if following is not None:
+            longest = min(longest, following - time)
+        if not longest:
+            return time
+        digest = hashlib.sha256(f"{self.job} {time}".encode()).digest()
+        return time + int.from_bytes(digest[:8]) % longest
+
+    def has_come(self, time: int) -> int:
+        """Return up to when moments have come at a time: up to then, or up to before a moment that begins later."""
+        newest = self._moments.until(time) if self.settings.jitter else None
+        return time if newest is None or self.starts(newest) <= time else newest - 1
+
+    def next_to_come(self, now: datetime) -> datetime | None:
+        """Return the first moment whose runs do not begin until later, in the schedule's zone; None if there is none.
+
+        That is ``next_after``, unless there is jitter, and the newest moment is still delayed.
+        """
+        return self._at(self.after(self.has_come((now - _EPOCH) // _MILLISECOND)))
+
+    def start_of(self, time: datetime) -> datetime:
+        """Return when the runs of a moment begin, in the schedule's zone."""
+        return moment(self.starts((time - _EPOCH) // _MILLISECOND) / 1000).astimezone(self.zone)
+
+    def newest_come(self, now: datetime) -> datetime | None:
+        """Return the newest moment whose runs are to have begun at a time; None if there is none."""
+        return self._at(self.until(self.has_come((now - _EPOCH) // _MILLISECOND)))
 
     def next_after(self, after: datetime) -> datetime | None:
         """Return the first moment strictly after an aware time, in the schedule's zone; None if there is none."""
@@ -105,6 +142,8 @@ class Schedule:
             text += f", from {self.settings.start_at}"
         if self.settings.end_at is not None:
             text += f", until {self.settings.end_at}"
+        if self.settings.jitter:
+            text += f", each up to {interval_text(self.settings.jitter)} later"
         return text
 
     def _times(self, after: datetime) -> Iterator[datetime]:
@@ -116,13 +155,19 @@ class Schedule:
         return None if milliseconds is None else moment(milliseconds / 1000).astimezone(self.zone)
 
 
-@lru_cache(maxsize=4096)
-def schedule_of(settings: ScheduleSettings) -> Schedule | None:
+def schedule_of(settings: ScheduleSettings, job: str = "") -> Schedule | None:
     """Return the schedule that settings describe; None if they describe none, so that a job runs only when asked for.
+
+    From the name of the job follows by how much each moment is delayed, if there is jitter.
 
     Raises:
         InvalidSetting: a setting is wrong, or two of them contradict each other.
     """
+    return _schedule_of(settings, job if settings.jitter else "")
+
+
+@lru_cache(maxsize=4096)
+def _schedule_of(settings: ScheduleSettings, job: str) -> Schedule | None:
     chosen = [name for name in ("cron", "every", "at") if getattr(settings, name) not in (None, ())]
     if not chosen:
         return None
@@ -147,7 +192,7 @@ def schedule_of(settings: ScheduleSettings) -> Schedule | None:
     if start is not None or end is not None:
         moments = Between(moments, start or 0, LATEST if end is None else end)
     named = tuple(moment(one / 1000).astimezone(zone) for one in dates)
-    return Schedule(settings, crons, named, zone, moments, [(None, None)])
+    return Schedule(settings, job, crons, named, zone, moments, [(None, None)])
 
 
 def interval_text(seconds: float) -> str:

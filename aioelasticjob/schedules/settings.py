@@ -16,6 +16,7 @@ KEYS: Mapping[str, str] = {
     "dst": "dst",
     "start_at": "startAt",
     "end_at": "endAt",
+    "jitter": "jitter",
 }
 """The settings that decide the moments, each with its key in the registry."""
 
@@ -34,6 +35,8 @@ class ScheduleSettings:
     dst: DaylightSaving = "cron"
     start_at: str | None = None
     end_at: str | None = None
+    jitter: float = 0.0
+    """By how many seconds the runs of a moment may be delayed."""
 
     @classmethod
     def of_json(cls, found: Mapping[str, object]) -> Self:
@@ -44,25 +47,30 @@ class ScheduleSettings:
             ValueError: the rule for daylight saving is unknown.
         """
         every = found.get("every")
-        if every is not None and (isinstance(every, bool) or not isinstance(every, int | float)):
-            raise TypeError(f"{every!r} is no number of seconds")
         moments = found.get("at", [])
         if not isinstance(moments, list):
             raise TypeError(f"{moments!r} is no list of moments")
         return cls(
             cron=_text(found.get("cron")),
-            every=every,
+            every=None if every is None else _seconds(every),
             at=tuple(map(_required_text, moments)),
             time_zone=_required_text(found.get("timeZone", "UTC")),
             dst=_dst(found.get("dst", "cron")),
             start_at=_text(found.get("startAt")),
             end_at=_text(found.get("endAt")),
+            jitter=_seconds(found.get("jitter", 0)),
         )
 
     def as_json(self) -> dict[str, object]:
         """Return the settings as the registry holds them."""
         values = {key: getattr(self, name) for name, key in KEYS.items()}
         return {**values, "at": list(self.at)}
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is no number of seconds")
+    return float(value)
 
 
 def _dst(value: object) -> DaylightSaving:

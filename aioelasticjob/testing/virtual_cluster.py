@@ -200,7 +200,7 @@ class VirtualCluster:
         schedule = status.config.schedule
         due = None
         if schedule is not None:
-            due = schedule.next_after(self.now)
+            due = schedule.next_to_come(self.now)
         if due is None:
             raise InvalidSetting("job", status.name, "has no next fire: use trigger()")
         await self._living_hosts(status.name)

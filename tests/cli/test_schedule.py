@@ -6,6 +6,7 @@ import pytest
 
 from aioelasticjob.cli.schedule import duration_text
 from aioelasticjob.clock import SystemClock
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.cron import fire_times
 from aioelasticjob.ground.times import moment
 from tests.cli.conftest import Command
@@ -43,6 +44,9 @@ def test_every_kind_of_schedule_is_shown(command: Command) -> None:
     printed = json.loads(single.stdout)
     assert printed["at"] == ["2190-01-01", "2190-02-01", "2020-01-01"]
     assert printed["fires"] == ["2190-01-01T00:00:00+00:00", "2190-02-01T00:00:00+00:00"]
+    delayed = command("schedule", "--at", "2190-01-01", "--jitter", "30s", "--job", "report")
+    begins = JobConfig.build(job_name="report", at="2190-01-01", jitter=30).schedule.start_of(moment(6_942_585_600))
+    assert delayed.stdout.splitlines()[1].endswith(f"begins {begins.isoformat(timespec='milliseconds')}")
     half = command("schedule", "--every", "1.5s", "--start-at", "2190-01-01", "-n", "2")
     assert [one.split()[1] for one in half.stdout.splitlines()[1:]] == [
         "2190-01-01T00:00:00+00:00",

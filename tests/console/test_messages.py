@@ -26,6 +26,7 @@ MODULES = (
         "operations/*.py",
         "console/**/*.py",
         "cron/*.py",
+        "schedules/*.py",
         "jobs/http.py",
         "jobs/script.py",
         "jobs/shell_signs.py",
@@ -304,6 +305,7 @@ def test_a_schedule_is_a_chinese_sentence(cron: str, chinese: str) -> None:
     [
         ({"cron": ["0 0 2 * * ?", "0/10 * * * * ?"]}, "每天 02:00:00；每 10 秒（UTC）"),
         ({"every": "1h 30m", "start_at": "2027-01-01"}, "每隔 1h 30m，从 2027-01-01 起"),
+        ({"every": 600, "jitter": 90}, "每隔 10m，各自推迟不超过 1m 30s"),
         ({"at": "2027-01-01", "end_at": "2027-02-01"}, "2027-01-01T00:00:00+00:00，到 2027-02-01 为止"),
         (
             {"at": ["2027-01-01", "2027-01-02", "2027-01-03", "2027-01-04"]},

@@ -191,3 +191,35 @@ def test_a_timeline_says_the_same_as_a_plain_list_of_all_moments(
         if all(one.count < MOMENTS_COUNTED for one in passed):
             assert sum(one.count for one in passed) == len(between)
         assert table.newest_until(until) == [0, *moments][bisect_right(moments, until)]
+
+
+def delayed(now: int, *schedules: tuple[float, int]) -> Timeline:
+    """Return a timeline of schedules of a moment every ten seconds, each with its jitter and the time of its note."""
+    ends = [*(since for _, since in schedules[1:]), FOREVER]
+    found = [
+        InForce(schedule(every=10, jitter=jitter), since, until, recorded=True)
+        for (jitter, since), until in zip(schedules, ends, strict=True)
+    ]
+    return Timeline(found, now)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 3, 60]), st.integers(0, 100_000)), min_size=1, max_size=3),
+    st.lists(st.integers(0, 130_000), min_size=1, max_size=8),
+)
+def test_a_delayed_moment_comes_when_it_starts_and_moments_keep_their_order(
+    schedules: list[tuple[float, int]], times: list[int]
+) -> None:
+    schedules.sort(key=lambda one: one[1])
+    table = delayed(times[0], *schedules)
+    moments = [one for one in range(0, 300 * SECOND, 10 * SECOND) if table.has_moment(one - 1, one)]
+    starts = [table.start_of(one) for one in moments]
+    assert starts == sorted(set(starts))
+    assert all(one <= start for one, start in zip(moments, starts, strict=True))
+    for now in times:
+        table.advance(now)
+        come = [one for one, start in zip(moments, starts, strict=True) if start <= now]
+        to_come = [one for one in moments if one not in come]
+        assert table.newest == (come[-1] if come else 0)
+        assert (table.upcoming, table.starts_at) == (to_come[0], table.start_of(to_come[0]))
+        assert [one for one in moments if one <= table.has_come(now)] == come

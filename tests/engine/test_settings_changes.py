@@ -280,7 +280,7 @@ def test_every_setting_is_changed_below_or_there_is_a_reason() -> None:
     } == set(JobConfig.model_fields)
 
 
-@changes("every", "at", "start_at", "end_at")
+@changes("every", "at", "start_at", "end_at", "jitter")
 def test_the_kind_of_schedule_is_changed() -> None:
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "a", sharding_total_count=1)
@@ -291,6 +291,12 @@ def test_the_kind_of_schedule_is_changed() -> None:
         await them.change(cron=None, every=None, at=[moment(here.start + 33).isoformat()], startAt=None, endAt=None)
         await here.until(50)
         assert [round(run.at) for run in them.runs] == [6, 13, 20, 33]
+        await them.change(at=[], every=20.0, jitter=15.0)
+        await here.until(79)
+        delayed = JobConfig.build(job_name="job", every=20, jitter=15).schedule
+        assert delayed is not None
+        start = delayed.starts(round((here.start + 60) * 1000)) / 1000 - here.start
+        assert abs(them.runs[-1].at - start) < SOON < start - 60
 
     simulate(scene)
 

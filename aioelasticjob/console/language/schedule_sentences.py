@@ -46,6 +46,8 @@ def schedule_sentence(schedule: Schedule, translate: Language) -> str:
         text += f"，从 {settings.start_at} 起"
     if settings.end_at is not None:
         text += f"，到 {settings.end_at} 为止"
+    if settings.jitter:
+        text += f"，各自推迟不超过 {interval_text(settings.jitter)}"
     return text
 
 

@@ -85,7 +85,7 @@ def _nobody_there(job: JobStatus, now: float) -> Iterator[Condition]:
     """A job that is paused, or has no moment to come, misses nothing."""
     if job.config.schedule is None or job.paused or job.state not in NOBODY:
         return
-    following = job.config.schedule.next_after(moment(now))
+    following = job.config.schedule.next_to_come(moment(now))
     if following is not None:
         text = f"{NOBODY[job.state]}: its runs are missed, the next one at {time_text(following)}"
         yield Condition(AlertKey("nobody-there", job.name), text)
