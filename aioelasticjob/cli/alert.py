@@ -27,6 +27,7 @@ from aioelasticjob.cli import FAILED, logs
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.seconds import seconds_from
 from aioelasticjob.clock import Clock, SystemClock
+from aioelasticjob.config.links import filled_links
 from aioelasticjob.core.layout import ALERTS
 from aioelasticjob.error_handlers import AlertPart, Failure, call_handler, check
 from aioelasticjob.error_handlers.alerts import call
@@ -196,7 +197,16 @@ async def send_test(session: Session, *, job: str, console: str) -> None:
     part = AlertPart("nobody-there", job, "firing", now, "", text, link)
     error = FaultAlert(text)
     failure = Failure(
-        job, "", (), "", "", error, what="nobody-there", namespace=session.settings.namespace, alerts=(part,)
+        job,
+        "",
+        (),
+        "",
+        "",
+        error,
+        what="nobody-there",
+        namespace=session.settings.namespace,
+        links=filled_links(config.links, job=job),
+        alerts=(part,),
     )
     if config.error_handler in (*IN_LOG, "ignore"):
         typer.echo(f"{job}: its error handler is {config.error_handler}, which sends nothing: set error_handler")
@@ -262,6 +272,8 @@ class _Following:
         self._away_since: float | None = clock.now()
         """Since when the registry does not answer; None while it does."""
         self._reason = ""
+        self._links: Mapping[str, Mapping[str, str]] = {}
+        """The links of each job."""
         self._looked_at = clock.now()
         me = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._jobs = self._sender(me, tasks)
@@ -360,6 +372,7 @@ class _Following:
             changes.is_stale = True
             return 0.0
         by_name = {job.name: job for job in facts.jobs}
+        self._links = {job.name: job.config.links for job in facts.jobs}
         target_of = partial(self._target_of, by_name)
         then = await self._jobs.look(store, conditions(facts), target_of, sends=not self._ends)
         changes.is_stale = changes.is_stale or not then
@@ -392,7 +405,8 @@ class _Following:
         return Target.of(job.config.error_handler, job.config.error_handler_options)
 
     def _failure_of(self, alerts: Sequence[AlertState]) -> Failure:
-        return failure_of(alerts, self._address.settings.namespace, self._options.console, self._now())
+        namespace = self._address.settings.namespace
+        return failure_of(alerts, namespace, self._options.console, self._now(), self._links)
 
     def _now(self) -> float:
         """Return the registry's time, as far as known."""

@@ -43,6 +43,7 @@ from aioelasticjob.config.types import (
     ItemParameters,
     Labels,
     Limit,
+    Links,
     Repetition,
     Seconds,
     Time,
@@ -247,6 +248,10 @@ class JobConfig(BaseModel):
     labels: Labels = Field(default_factory=dict)
     """Texts by which people group and find jobs: `{"team": "billing"}`, or `"team=billing,tier=gold"`. [The
     console](../how-to/console.md) and [`jobs --label`](command-line.md) filter by them."""
+    links: Links = Field(default_factory=dict)
+    """Addresses for people, by what is found there: `{"runbook": "https://wiki.example.org/{job}"}`, or
+    `"runbook=https://…"`. `{job}`, `{run_id}` and `{task_id}` are filled in. The console shows them on the pages of the
+    job and of its runs, and [messages](../how-to/failures.md) have them; one that needs a run is left out elsewhere."""
     disabled: Annotated[bool, Label("New servers start disabled")] = False
     """Servers that join the job for the first time are disabled until an operator enables them."""
     requires: Annotated[Features, Label("Requires features")] = ()

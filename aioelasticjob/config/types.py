@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
 from aioelasticjob.config.durations import as_seconds
+from aioelasticjob.config.links import as_links, checked_links
 from aioelasticjob.ground.nesting import all_inside
 from aioelasticjob.schedules.schedule import LONGEST, MAX_PARTS, SEPARATOR, SHORTEST
 
@@ -140,6 +141,7 @@ Labels = Annotated[dict[str, str], BeforeValidator(_labels), AfterValidator(_lab
 Expressions = Annotated[str, BeforeValidator(_expressions)]
 Time = Annotated[str, BeforeValidator(_moment)]
 Times = Annotated[tuple[str, ...], Field(max_length=MAX_PARTS), BeforeValidator(_moments)]
+Links = Annotated[dict[str, str], BeforeValidator(as_links), AfterValidator(checked_links)]
 ZoneName = Annotated[str, BeforeValidator(_zone_name)]
 ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]
 MILLISECOND = 0.001

@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config.job import label_of
+from aioelasticjob.config.links import filled_links
 from aioelasticjob.console import acknowledgement_ends
 from aioelasticjob.console.connections.live_pages import LivePages
 from aioelasticjob.console.connections.middleware import HeadersAndLimits
@@ -242,6 +243,7 @@ def _templates() -> Environment:
         "outcome_class": outcome_class,
         "label": label_of,
         "hide_in_text": hide_in_text,
+        "filled_links": filled_links,
         "notices": notices,
     }
     return environment

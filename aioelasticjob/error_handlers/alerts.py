@@ -84,6 +84,7 @@ async def webhook(failure: Failure, options: Options) -> None:
         "note": failure.note,
         "part": failure.part,
         "runGoesOn": failure.run_goes_on,
+        "links": dict(failure.links),
     }
     if failure.alerts:
         body["status"] = failure.alerts[0].status

@@ -14,6 +14,7 @@ from anyio import create_task_group, move_on_after
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config.job import JobConfig
+from aioelasticjob.config.links import filled_links
 from aioelasticjob.error_handlers.alert_limit import AlertLimit
 from aioelasticjob.error_handlers.failure import (
     Escalated,
@@ -108,6 +109,9 @@ class ErrorDispatcher:
 
         Otherwise a run that failed is logged.  Missed moments are in the log already.
         """
+        if config.links:
+            known = {"job": failure.job, "run_id": failure.run_id, "task_id": failure.task_id}
+            failure = replace(failure, links=filled_links(config.links, **known))
         is_in_log_already = failure.what == "missed" and config.error_handler == "log"
         if failure.what in config.alert_on and not is_in_log_already:
             self.put(config.error_handler, config.error_handler_options, failure)

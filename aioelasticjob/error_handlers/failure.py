@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from traceback import format_exception
 from typing import Final, Literal, TypeAlias
 
@@ -69,6 +69,8 @@ class Failure:
     namespace: str = ""
     """The namespace of the job's registry, known when the failure is given to its error handler; empty at its root."""
 
+    links: Mapping[str, str] = field(default_factory=dict)
+    """The links of the job, by their names, as far as they can be filled in."""
     alerts: tuple[AlertPart, ...] = ()
     """The alerts that a message of ``aioelasticjob alert`` is about: one, or all that a limit has held back."""
     undelivered: int = 0
@@ -123,6 +125,7 @@ class Failure:
             "run": self.run_id,
             "console": self.alerts[0].link if len(self.alerts) == 1 else "",
         }
+        facts |= {name: address for name, address in self.links.items() if name not in facts}
         lines = "\n".join(f"{name} {value}" for name, value in facts.items() if value)
         stack = self.stack if self.is_of_a_run else ""
         paragraphs = (self.subject, lines, stack, self._named_alerts, self.note)

@@ -121,6 +121,10 @@ class CommonSettings(TypedDict, total=False):
     labels: Mapping[str, str] | str
     """Texts by which people group and find jobs: `{"team": "billing"}`, or `"team=billing,tier=gold"`. The console and
     `jobs --label` filter by them."""
+    links: Mapping[str, str] | str
+    """Addresses for people, by what is found there: `{"runbook": "https://wiki.example.org/{job}"}`, or
+    `"runbook=https://…"`. `{job}`, `{run_id}` and `{task_id}` are filled in. The console shows them on the pages of the
+    job and of its runs, and messages have them; one that needs a run is left out elsewhere."""
     disabled: bool
     """Servers that join the job for the first time are disabled until an operator enables them."""
     requires: Sequence[str] | str

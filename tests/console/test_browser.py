@@ -94,11 +94,11 @@ def test_runs_are_asked_for_and_cancelled_and_days_run_again_after_a_question(
     page.get_by_label("Items", exact=True).fill("1, 3")
     page.get_by_label("Or after").fill("soon")
     page.get_by_label("Id of the request").fill("by-hand")
-    page.get_by_role("button", name="Run now").click()
+    page.get_by_role("button", name="Plan a run").click()
     expect(page.get_by_role("alert")).to_contain_text("must be a number of seconds")
     expect(page.get_by_label("Items", exact=True)).to_have_value("1, 3")
     page.get_by_label("Or after").fill("1h")
-    page.get_by_role("button", name="Run now").click()
+    page.get_by_role("button", name="Plan a run").click()
     row, seen = (one.get_by_role("row", name=re.compile("by-hand")) for one in (page, watching))
     for there in (row, seen):  # the page that was open shows it without being loaded anew
         expect(there).to_contain_text("planned")

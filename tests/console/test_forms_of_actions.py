@@ -130,3 +130,23 @@ def test_cookies_are_for_encrypted_connections_only_if_the_public_address_is_one
         assert "Secure" in answer.cookies["aioej_form"]
 
     play(act, public_url="https://jobs.example.org")
+
+
+def test_the_links_of_a_job_are_on_its_page_and_addresses_that_run_scripts_are_refused(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        links = {"runbook": "https://wiki.example.org/{job}", "trace": "https://traces.example.org/{run_id}"}
+        await scene.run_job(links=links)
+        browser = await scene.operator()
+        page = (await browser.get(REPORT)).text
+        assert 'href="https://wiki.example.org/report" rel="noreferrer noopener"' in page
+        assert "traces.example.org" not in page  # it needs a run
+        form = await browser.get(f"{REPORT}/settings")
+        sent = {"csrf": form.token, "version": form.value("version"), "links": '{"x": "javascript:alert(1)"}'}
+        refused = await browser.post(f"{REPORT}/settings", sent)
+        assert (refused.status, "must begin with http:// or https://" in refused.text) == (400, True)
+        sent["links"] = "runbook=https://other.example.org"
+        assert (await browser.post(f"{REPORT}/settings", sent)).status == 303
+        await scene.seen(lambda now: len(now.jobs["report"].config.links) == 1)
+        assert 'href="https://other.example.org"' in (await browser.get(REPORT)).text
+
+    play(act)

@@ -266,7 +266,7 @@ def test_every_setting_is_changed_below_or_there_is_a_reason() -> None:
         "job_type",  # is refused live: test_nonsense
         "catch_up",  # looks back when an item is taken over: nobody was down while the job runs
         "description",  # is for people
-        "labels",  # are for people
+        *("labels", "links"),  # are for people
         "disabled",  # is for servers that join for the first time
         "requires",  # test_format
         "overwrite",  # is for the start and never stored

@@ -155,7 +155,12 @@ def test_a_webhook_gets_it_all_as_json() -> None:
         async with receiving(answer) as url:
             task = "billing@-@3@-@READY@-@me@-@1767225600000.0"
             of_a_record = replace(
-                failure(), part="a record", run_goes_on=True, task_id=task, namespace="north/production"
+                failure(),
+                part="a record",
+                run_goes_on=True,
+                task_id=task,
+                namespace="north/production",
+                links={"runbook": "https://wiki.example.org"},
             )
             await find("webhook")(of_a_record, {"url": url, "header.X-Token": "s3cret"})
 
@@ -166,6 +171,7 @@ def test_a_webhook_gets_it_all_as_json() -> None:
     assert body["taskId"] == "billing@-@3@-@READY@-@me@-@1767225600000.0"
     assert (body["error"], body["part"], body["runGoesOn"]) == ("ValueError: no luck", "a record", True)
     assert "Traceback" in body["stack"]
+    assert body["links"] == {"runbook": "https://wiki.example.org"}
 
 
 def test_dingtalk_is_signed_and_refusals_are_reported() -> None:

@@ -531,3 +531,30 @@ def test_an_error_that_cannot_be_printed_is_logged_with_the_text_of_its_stack(ca
     (record,) = caplog.records
     assert record.exc_info is None
     assert "Unprintable" in record.getMessage().partition("\n")[2]
+
+
+def test_a_message_has_the_links_of_the_job_with_the_ids_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    handled: list[Failure] = []
+
+    async def take(failed: Failure, options: Options) -> None:
+        handled.append(failed)
+
+    delivered_by(monkeypatch, quick=take)
+    links = {"runbook": "https://wiki.example.org/{job}", "trace": "https://traces.example.org/{task_id}"}
+    config = JobConfig.build(job_name="billing", error_handler="quick", links=links, alert_on="failed,missed")
+
+    async def main() -> None:
+        mine = ErrorDispatcher(VirtualClock(), defaultdict(Counts), LimitedLog())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(mine.deliver)
+            mine.report(config, replace(failure(), task_id="t1"))
+            mine.report(config, replace(failure(), task_id="", what="missed"))
+            await mine.wait_until_delivered()
+            tasks.cancel_scope.cancel()
+
+    run(main)
+    assert [dict(one.links) for one in handled] == [
+        {"runbook": "https://wiki.example.org/billing", "trace": "https://traces.example.org/t1"},
+        {"runbook": "https://wiki.example.org/billing"},
+    ]
+    assert "runbook https://wiki.example.org/billing\ntrace https://traces.example.org/t1" in handled[0].text

@@ -132,7 +132,7 @@ def _compared(form: Mapping[str, str], config: JobConfig) -> dict[str, ThreeValu
 
 def _empty_as_none(changes: Mapping[str, str]) -> dict[str, object]:
     """Read emptied objects as empty ones: a form has no other way to say so."""
-    objects = ("options", "error_handler_options", "sharding_item_parameters")
+    objects = ("options", "error_handler_options", "sharding_item_parameters", "links")
     found: dict[str, object] = dict(changes)
     for name in objects:
         if name in changes and not changes[name].strip():

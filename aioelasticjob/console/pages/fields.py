@@ -21,7 +21,7 @@ SECTIONS: Final[Sequence[Section]] = (SCHEDULE, ITEMS, SAFETY, FAILURES, DATAFLO
 """The form's parts, in their order."""
 BASE: Final = "was:"
 """Begins the name of a hidden field that says what the form showed of a setting when it was opened."""
-_LONG: Final = ("description", "sharding_item_parameters", "error_handler_options", "options")
+_LONG: Final = ("description", "sharding_item_parameters", "error_handler_options", "options", "links")
 _PAIRS: Final = ("sharding_item_parameters", "labels")
 """Settings that are shown as pairs, such as ``team=billing, tier=gold``."""
 _FOUND_BY_NAME: Final[Mapping[str, Callable[[], Sequence[str]]]] = {

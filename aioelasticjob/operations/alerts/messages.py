@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote
 
+from aioelasticjob.config.links import filled_links
 from aioelasticjob.error_handlers import AlertPart, Failure
 from aioelasticjob.errors import FaultAlert
 from aioelasticjob.ground.plural import counted
@@ -18,8 +20,17 @@ NAMED_IN_SUBJECT: Final = 3
 """So many jobs the subject of a message about several alerts names."""
 
 
-def failure_of(alerts: Sequence[AlertState], namespace: str, console: str, now: float) -> Failure:
-    """Return the message about one or more alerts; ``console`` is the address of the console's pages of a registry."""
+def failure_of(
+    alerts: Sequence[AlertState],
+    namespace: str,
+    console: str,
+    now: float,
+    links: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> Failure:
+    """Return the message about one or more alerts; ``console`` is the address of the console's pages of a registry.
+
+    ``links`` are those of the jobs, by job; a message about one alert has them.
+    """
     parts = tuple(_part(alert, console) for alert in alerts)
     first = alerts[0]
     if len(alerts) == 1:
@@ -40,6 +51,7 @@ def failure_of(alerts: Sequence[AlertState], namespace: str, console: str, now: 
         reported_at=now,
         what=first.kind,
         note=note,
+        links=filled_links(links.get(job, {}), job=job),
         namespace=namespace,
         alerts=parts,
     )

@@ -60,3 +60,10 @@ def test_of_very_many_alerts_the_text_names_the_first_ones() -> None:
     text = failure_of(alerts, "", "", NOON).text
     assert "… and 950 more" in text
     assert len(text) < 10_000
+
+
+def test_a_message_about_one_alert_has_the_links_of_its_job() -> None:
+    links = {LATE.job: {"runbook": "https://wiki.example.org/{job}", "trace": "https://traces.example.org/{run_id}"}}
+    one = failure_of([LATE], "", "", NOON, links)
+    assert one.links == {"runbook": f"https://wiki.example.org/{LATE.job}"}
+    assert failure_of([LATE, LATE], "", "", NOON, links).links == {}
