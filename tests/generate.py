@@ -6,13 +6,10 @@ empty line or with the file.  A test compares them.
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
 import re
 import textwrap
 from collections.abc import Iterable
-from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -21,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from aioelasticjob.config.job import JobConfig, section_of
+from aioelasticjob.config.meanings import meanings, without_links
 from aioelasticjob.config.sections import DATAFLOW
 from aioelasticjob.config.types import DURATION, Alert, parts_of
 from aioelasticjob.jobs.http import Request
@@ -30,8 +28,6 @@ ROOT = Path(__file__).resolve().parent.parent
 FILES = ("aioelasticjob/jobs/settings.py", "docs/reference/settings.md", "docs/how-to/script-and-http.md")
 """The files that have such parts."""
 PART = re.compile(r"^(.*?(\w+): written by python -m tests\.generate.*\n\n?)(?:.+\n)*", re.MULTILINE)
-LINK = re.compile(r" \(\[[^]]+\]\([^)]+\)\)|\[([^]]+)\]\([^)]+\)")
-"""A link of the documentation; one in brackets of its own says nothing without its target."""
 NO_KEYWORDS = {"job_name", "job_type", "options", "command", "url"}
 """Settings that are arguments of their own, or that follow from how a job is declared."""
 NOT_FOR_DATAFLOW = {"retry", "attempt_timeout"}
@@ -78,10 +74,10 @@ def parts() -> dict[str, str]:
 def keywords(model: type[BaseModel], names: Iterable[str]) -> str:
     """Return settings as the keys of a ``TypedDict``, each with its text without links."""
     lines = []
-    for name, text in texts(model).items():
+    for name, text in meanings(model).items():
         if name in {*names} - NO_KEYWORDS:
             lines.append(f"{name}: {type_of(name, model.model_fields[name])}")
-            shown = LINK.sub(r"\1", text)
+            shown = without_links(text)
             lines += textwrap.wrap(f'"""{shown}"""', 116, break_long_words=False, break_on_hyphens=False)
     return textwrap.indent("\n".join(lines), "    ") + "\n"
 
@@ -91,27 +87,13 @@ def table(model: type[BaseModel]) -> str:
     with_key = model is JobConfig
     columns = ["setting", *(["key"] if with_key else []), "default", "meaning"]
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
-    for name, text in texts(model).items():
+    for name, text in meanings(model).items():
         field = model.model_fields[name]
         key = "–" if field.exclude else f"`{field.serialization_alias}`"
         default = repr(field.get_default(call_default_factory=True)).replace("'", '"')
         cells = [f"`{name}`", *([key] if with_key else []), "–" if field.is_required() else f"`{default}`", text]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
-
-
-def texts(model: type[BaseModel]) -> dict[str, str]:
-    """Return what is written below each setting of a model, in one line."""
-    (described,) = ast.parse(inspect.getsource(model)).body
-    assert isinstance(described, ast.ClassDef)
-    found = {}
-    for setting, text in pairwise([*described.body, None]):
-        match setting, text:
-            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(written))):
-                found[name] = " ".join(written.split())
-            case ast.AnnAssign(target=ast.Name(name)), _:
-                raise ValueError(f"{model.__name__}.{name}: write below it, as text, what it means")
-    return found
 
 
 def type_of(name: str, field: FieldInfo) -> str:

@@ -75,6 +75,7 @@ def _made() -> Iterator[str]:
     for name in JobConfig.model_fields.keys() - UNCHANGEABLE.keys():
         field = field_of(JobConfig(job_name="job"), name)
         yield field.label
+        yield field.help
         yield from (
             choice for choice in field.choices if field.kind == "choice" and choice not in ("", "true", "false")
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import anyio
 import pytest
 
 from aioelasticjob import operations
+from aioelasticjob.config.meanings import without_links
 from aioelasticjob.console.pages import registries
 from aioelasticjob.console.storage.audit import AuditEntry
 from aioelasticjob.core.layout import Layout
@@ -20,6 +22,7 @@ from aioelasticjob.registry.session import ConnectionSettings, Session, open_ses
 from aioelasticjob.registry.transaction import Create, Set
 from tests.console.client import Browser
 from tests.console.conftest import NEVER, Play, Scene
+from tests.support.processes import ROOT
 
 REPORT = "/r/billing/job/report"
 
@@ -604,6 +607,18 @@ class Fields(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag in ("textarea", "select"):
             self._area = self._select = ""
+
+
+def test_each_setting_has_a_help_text_which_is_that_of_the_reference(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.run_job()
+        page = unescape((await (await scene.operator()).get(f"{REPORT}/settings")).text)
+        reference = (ROOT / "docs" / "reference" / "settings.md").read_text().replace("`", "")
+        shown = re.findall(r'<details class="help"><summary title=".*?<p>(.*?)</p>', page)
+        assert len(shown) == len(re.findall('name="was:', page)) > 25
+        assert all(text in without_links(reference) for text in shown)
+
+    play(act)
 
 
 def _form_of(page: str) -> dict[str, str]:

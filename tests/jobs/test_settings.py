@@ -11,6 +11,7 @@ from pydantic import BaseModel, JsonValue
 
 from aioelasticjob import JobConfig, Retry
 from aioelasticjob.config.durations import Duration
+from aioelasticjob.config.meanings import meanings, without_links
 from aioelasticjob.config.types import Alert
 from aioelasticjob.jobs.listeners import Listener
 from aioelasticjob.jobs.settings import DataflowSettings, JobSettings, RequestSettings, ScriptSettings
@@ -35,7 +36,7 @@ class Silent(BaseModel):
 
 def test_a_setting_without_a_text_is_named() -> None:
     with pytest.raises(ValueError, match=r"Silent\.patience: write below it"):
-        generate.texts(Silent)
+        meanings(Silent)
 
 
 def test_each_setting_of_a_job_is_a_keyword_of_its_kind() -> None:
@@ -79,4 +80,4 @@ def test_a_setting_has_the_type_that_its_model_allows(settings: type, name: str,
     ],
 )
 def test_an_editor_shows_a_text_without_links(text: str, shown: str) -> None:
-    assert generate.LINK.sub(r"\1", text) == shown
+    assert without_links(text) == shown

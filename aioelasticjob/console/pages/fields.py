@@ -10,6 +10,7 @@ from types import NoneType
 from typing import Final, Literal, get_args, get_origin
 
 from aioelasticjob.config.job import JobConfig, label_of, section_of
+from aioelasticjob.config.meanings import meanings, without_links
 from aioelasticjob.config.retry import Retry
 from aioelasticjob.config.sections import DATAFLOW, FAILURES, ITEMS, MORE, OWN, SAFETY, SCHEDULE, Section
 from aioelasticjob.ground.credentials import hide_in_json
@@ -47,6 +48,11 @@ class Field:
     def label(self) -> str:
         """The setting's name in words; a key of the catalogue."""
         return label_of(self.name)
+
+    @property
+    def help(self) -> str:
+        """What the setting means; a key of the catalogue."""
+        return without_links(meanings(JobConfig).get(self.name, "")).replace("`", "")
 
 
 def sections(config: JobConfig, *, masked: bool = False) -> list[tuple[str, list[Field]]]:
