@@ -136,7 +136,12 @@ class Stage:
     def start_console(self) -> ChildProcess:
         """Start the console."""
         arguments = ["console", "-r", f"truth={self.address}", "--event-store", self.event_store]
-        arguments += ["--port", str(self.ports[0]), "--data-dir", str(self.program.directory / self.namespace)]
+        arguments += [
+            "--port",
+            str(self.ports[0]),
+            "--data-dir",
+            str(self.program.directory / f"{self.namespace}-data"),
+        ]
         if self.program.takes("console", "--metrics"):
             arguments += ["--metrics", str(self.ports[1])]
         child = self.program.start(f"{self.namespace}-console", self.program.command(*arguments))
