@@ -82,9 +82,11 @@ class Measurement:
         """Make the fault, wait until every surface shows it, mend it, and note the seconds."""
         print(f"  {fault.name} …", file=sys.stderr, flush=True)
         looks = self._looks(fault)
-        took = {surface: _wait_until_well(surface, looks[surface], shown) for surface, shown in fault.shown.items()}
+        took = {surface: _wait_until_well(surface, look, fault.shown[surface]) for surface, look in looks.items()}
+        sent = len(self.stage.webhook)
         fault.make()
         began = time.monotonic()
+        looks["alert"] = lambda: self.stage.webhook.begun_since(sent)
         watchers = {
             surface: Watcher(looks[surface], shown, began, self.limit)
             for surface, shown in fault.shown.items()
@@ -101,7 +103,8 @@ class Measurement:
         fault.mend()
         time.sleep(SETTLE)
 
-    def _looks(self, fault: Fault) -> Mapping[str, Look]:
+    def _looks(self, fault: Fault) -> dict[str, Look]:
+        """Return how to look at the surfaces that show the fault, but for the messages of alerts."""
         stage = self.stage
         port = stage.ports[2 + fault.worker]
         health = f"http://127.0.0.1:{port}/health"
@@ -110,14 +113,13 @@ class Measurement:
             health = f"http://127.0.0.1:{stage.ports[0]}/healthz"
             metrics = f"http://127.0.0.1:{stage.ports[1]}/metrics"
         command = stage.program.command("job", "tick", "-r", stage.address)
-        sent = len(stage.webhook)
-        return {
+        looks = {
             "page": page_of(self.page),
             "command": output_of(command, stage.program.environment),
             "health": answer_of(health),
             "metrics": answer_of(metrics),
-            "alert": lambda: stage.webhook.since(sent),
         }
+        return {surface: look for surface, look in looks.items() if surface in fault.shown}
 
 
 def _wait_until_well(surface: str, look: Look, shown: Shown) -> float:

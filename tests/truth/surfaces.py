@@ -79,9 +79,9 @@ class Webhook:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    def since(self, number: int) -> str:
-        """Return the messages after the first ``number``."""
-        return "\n".join(self._received[number:])
+    def begun_since(self, number: int) -> str:
+        """Return the messages after the first ``number``, without those that something is over."""
+        return "\n".join(one for one in self._received[number:] if " is over" not in one)
 
     def __len__(self) -> int:
         return len(self._received)
