@@ -291,9 +291,9 @@ def with_postgres(here: Measurement, proxies: Proxies, server: RealPostgres, onl
 
 @contextmanager
 def small_disk(directory: Path) -> Iterator[Path]:
-    """Yield a directory on a disk of its own, which has two megabytes."""
+    """Yield a directory on a disk of its own, which has sixteen megabytes."""
     directory.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(directory)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(directory)], check=True)
     try:
         yield directory
     finally:
