@@ -156,6 +156,10 @@ class JobState:
         """Up to when this process has seen instances that are gone."""
         self._refuses = False
         """Whether this instance has refused the last fire."""
+        self.open: tuple[Claim, ...] = ()
+        """The claims whose runs go on here.  Each item is in at most one of them."""
+        self._busy: frozenset[int] = NONE
+        """The items of these claims.  They are not claimed, whatever the registry shows of them meanwhile."""
 
     # Questions.
 
@@ -176,10 +180,18 @@ class JobState:
         """Whether no instance was up when a moment came."""
         return self.timeline.start_of(moment) < self._up_since
 
+    @property
+    def runs_for_schedule(self) -> bool:
+        """Whether a run goes on here that nobody has asked for: one of the schedule, or its rescue."""
+        return any(claim.fire.requested is None for claim in self.open)
+
     def free(self) -> frozenset[int]:
         """Return the items that run nowhere, wait for no rescuer, and are not switched off."""
-        free = [number for number, item in self.items.items() if item.is_free and number not in self._off]
+        free = [number for number, item in self.items.items() if self._is_free(number, item)]
         return frozenset(free) or NONE
+
+    def _is_free(self, number: int, item: Item) -> bool:
+        return item.is_free and number not in self._busy and number not in self._off
 
     def blocked_by_hand(self) -> list[int]:
         """Return the items whose locks somebody has made by hand, in their order."""
@@ -190,7 +202,7 @@ class JobState:
         due = Due()
         newest = self.timeline.newest if self._is_settled else 0
         for number, item in self.items.items():
-            if item.accounted < newest and item.is_free and number not in self._off:
+            if item.accounted < newest and self._is_free(number, item):
                 match self._fate(number, item, newest):
                     case Newest.RUN:
                         due.on_time.append(number)
@@ -205,8 +217,8 @@ class JobState:
         soon = [number for number, item in self.items.items() if item.accounted < moment and item.is_free]
         if self._obstructed:
             soon = [number for number in soon if moment > self._obstructed.get(number, 0)]
-        if self._off:
-            soon = [number for number in soon if number not in self._off]
+        if self._off or self._busy:
+            soon = [number for number in soon if number not in self._off and number not in self._busy]
         if len(soon) == len(self.held):
             return self.held  # the same object for each fire
         return frozenset(soon)
@@ -301,8 +313,13 @@ class JobState:
         if promised:
             self._report({number: one for number, one in promised.items() if number in claim.items})
 
+    def began(self, claim: Claim) -> None:
+        """Note that the run of a claim begins; ``ended`` is called once it is over and settled."""
+        self._set_open((*self.open, claim))
+
     def ended(self, written: Mapping[int, VersionedRecord], claim: Claim) -> None:
         """Note what the settlement of a claim has written; items that it has not settled are read again."""
+        self._set_open(tuple([one for one in self.open if one is not claim]))
         for number in claim.items:
             item = self.items.get(number)
             if item is None:
@@ -311,6 +328,17 @@ class JobState:
                 self.items[number] = settled(item, written[number])
             else:
                 self._unread.add(number)
+
+    def _set_open(self, claims: tuple[Claim, ...]) -> None:
+        self.open = claims
+        self._busy = NONE.union(*[claim.items for claim in claims]) or NONE
+
+    def waits_for_runs(self, view: JobView) -> bool:
+        """Whether a view is applied only once the runs here have ended, because it switches records on or off.
+
+        What is known of the items is forgotten then, and a run that goes on would be forgotten with it.
+        """
+        return bool(self.open) and (self._switched_at(view) is not None or self._switches_records(view))
 
     def refuse(self, why: ElasticJobError) -> None:
         """Report that this instance refuses a fire."""
@@ -379,10 +407,10 @@ class JobState:
                 del self.items[number]
                 self._off.pop(number, None)
         is_recorded = view.schedules.periods[-1].recorded
-        switched_at = view.schedules.replaced_at(self.timeline.followed_since, self._is_recorded)
+        switched_at = self._switched_at(view)
         if switched_at is not None:  # maybe on and off again, since the last look
             yield from self._report_before_switch(view, given, switched_at)
-        if switched_at is not None or is_recorded is not self._is_recorded:
+        if switched_at is not None or self._switches_records(view):
             self._known = {number: item.accounted for number, item in self.items.items()}
             self._is_recorded = is_recorded
             self.items.clear()
@@ -403,6 +431,13 @@ class JobState:
         if new := followed - self._followed:
             self._followed |= new
             yield FollowReleases(new)
+
+    def _switched_at(self, view: JobView) -> int | None:
+        """Return when records were first switched on or off since the last look; None if they were not."""
+        return view.schedules.replaced_at(self.timeline.followed_since, self._is_recorded)
+
+    def _switches_records(self, view: JobView) -> bool:
+        return view.schedules.periods[-1].recorded is not self._is_recorded
 
     def _report_before_switch(self, view: JobView, given: Mapping[int, int], switched_at: int) -> Steps[None]:
         """Report what items owe because records are switched on or off: afterwards nothing shows it.
@@ -478,6 +513,8 @@ class JobState:
 
     def _is_to_be_followed(self, number: int, item: Item, view: JobView) -> bool:
         """Whether no view will show that an item is free: another instance runs it, or the leader will end its run."""
+        if number in self._busy:
+            return False
         if item.lock is not Lock.FREE:
             return number not in view.rescues
         return view.config.failover and item.is_cut_off and bool(ended_as(view, number, item.record, item.seen.zxid))
@@ -515,7 +552,7 @@ class JobState:
         closings = dict[int, Closing]()
         newest = self.timeline.newest
         for number, item in self.items.items():
-            if item.lock is not Lock.FREE:
+            if item.lock is not Lock.FREE or number in self._busy:
                 continue  # until it is free, only its runner writes the record
             record = item.record
             if is_cut_off(record):

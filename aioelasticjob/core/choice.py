@@ -2,6 +2,8 @@
 
 Nothing here waits.  ``Choice.next_run`` returns a generator of commands.  A run is decided on one view, and the claim
 checks that this view still holds.  The time and the state of the items are looked at anew after each command.
+
+The generator ends when the run begins, so the next one is chosen among the items that do not run.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from aioelasticjob.core.commands import (
     AwaitRescueEnd,
     ClaimResult,
     GiveBack,
-    NewestView,
     NoteAnswer,
     ReadItems,
     ReadOffsets,
@@ -43,7 +44,7 @@ RESCUE = "to take an orphan"
 class Choice:
     """Chooses the next run of one instance.  ``lead`` is how many milliseconds before a moment its claim is sent.
 
-    A run is led from its claim to its end, and the moments that came meanwhile are accounted for.
+    A run is led from its claim to its begin.  When it is over and settled, ``ended`` is called.
     """
 
     def __init__(self, me: str, state: JobState, lead: int, may_have_offsets: MayHaveOffsets) -> None:
@@ -60,16 +61,39 @@ class Choice:
         """Return the run that comes first, whose result is that of its claim; None if there is nothing to run now."""
         if view.orphans or view.requested:
             return self._run_unscheduled(view)
-        return self._due(view) or self._due_soon(view)
+        return self._run_scheduled(view)
+
+    def ended(self, claim: Claim, written: Mapping[int, VersionedRecord]) -> Steps[None]:
+        """Note that the run of a claim is over, and what its settlement has written."""
+        state = self._state
+        state.ended(written, claim)
+        if claim.fire.source is FireSource.FAILOVER and (own := state.held.intersection(claim.items)):
+            yield AwaitRescueEnd(own)  # then their next moment is run together with the others
+            state.read_again(own)
+
+    @property
+    def schedule_waits(self) -> bool:
+        """Whether no orphan and nothing that is due is claimed until a run here has ended.
+
+        Then only requests are answered, and none while a stream goes on: it ends first.
+        """
+        return self._state.runs_for_schedule or (bool(self._state.open) and self._state.view.config.streaming)
 
     def _run_unscheduled(self, view: JobView) -> Steps[ClaimResult | None]:
         """Run an orphan, or what an operator asked for; otherwise what is due."""
-        taken = (yield from self._rescue(view)) if view.orphans else None
+        may_rescue = bool(view.orphans) and not self.schedule_waits
+        taken = (yield from self._rescue(view)) if may_rescue else None
         if taken is None:
             taken = yield from self._requested.answer(view, self._run_held)
-        if taken is None and (run := self._due(view) or self._due_soon(view)):
+        if taken is None and (run := self._run_scheduled(view)):
             taken = yield from run
         return taken
+
+    def _run_scheduled(self, view: JobView) -> Steps[ClaimResult | None] | None:
+        """Return the run of what is due, or will soon be due; None if there is nothing, or it has to wait."""
+        if self.schedule_waits:
+            return None
+        return self._due(view) or self._due_soon(view)
 
     def _due(self, view: JobView) -> Steps[ClaimResult | None] | None:
         """Return the run of the items that are due.  If the clock skew is too large, they are not run."""
@@ -119,7 +143,7 @@ class Choice:
         return (yield from self._run(view, fire, chosen, offsets))
 
     def _run(self, view: JobView, fire: Fire, items: Mapping[int, Item], offsets: dict[int, str]) -> Steps[ClaimResult]:
-        """Claim items, and run and settle those that the claim has got; return the result of the claim."""
+        """Claim items, and begin to run those that the claim has got; return the result of the claim."""
         state = self._state
         if view.tree.outdated:  # since this was decided, the connection may have been lost
             return ClaimResult()
@@ -138,12 +162,10 @@ class Choice:
         if fire.source in SCHEDULED and claim.is_recorded and not (yield from self._await_moment(view, claim)):
             state.read_again(claim.items)
             yield GiveBack()
-            return taken
-        del command, promised, taken  # they are freed before the handler begins: see docs/why/running.md
-        written: Mapping[int, VersionedRecord] = yield RunItems(view, claim, offsets)
-        state.ended(written, claim)
-        yield NewestView()
-        return ClaimResult(claim)
+            return ClaimResult(renewed=frozenset(claim.items))
+        state.began(claim)
+        yield RunItems(view, claim, offsets)
+        return taken
 
     def _await_moment(self, view: JobView, claim: Claim) -> Steps[bool]:
         """Wait until the moment of a claim has come; the result is False if the claim is to be given back."""
@@ -186,7 +208,6 @@ class Choice:
         The last rescue that an orphan may have is made alone: if another handler is what ends the process, the orphan
         would be cut off once more with it, and be given up.
         """
-        state = self._state
         fires = dict[object, dict[int, Fire]]()
         taken: ClaimResult | None = None
         found: Mapping[int, Found] = yield ReadItems(frozenset(orphans))
@@ -218,9 +239,6 @@ class Choice:
             taken = yield from self._run(view, _shared_fire(chosen.values()), rescued, offsets)
             if taken.claim is None and taken.renewed:
                 return (yield from self._rescue_together(view, orphans))  # a record was out of date
-            if taken.claim is not None and (own := state.held.intersection(taken.claim.items)):
-                yield AwaitRescueEnd(own)  # then their next moment is run together with the others
-                state.read_again(own)
         return taken
 
 

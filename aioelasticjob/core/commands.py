@@ -191,10 +191,7 @@ class NewestView:
 
 @value
 class RunItems:
-    """Run and settle claimed items.
-
-    The answer is the records that the settlement has written, by item.
-    """
+    """Begin to run claimed items; the run goes on by itself until it is settled.  It has no answer."""
 
     view: JobView
     claim: Claim

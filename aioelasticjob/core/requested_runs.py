@@ -12,13 +12,13 @@ from aioelasticjob.core.account import JobState
 from aioelasticjob.core.commands import ClaimResult, JoinRun, Steps
 from aioelasticjob.core.request_runs import RequestedRun, next_run
 from aioelasticjob.core.view import JobView
-from aioelasticjob.model import Fire, FireSource
+from aioelasticjob.model import NONE, Fire, FireSource
 
 OBSTRUCTED_FOR = 60.0
 """Seconds after which an item is tried again that nodes made by hand have kept from being claimed."""
 
 Run: TypeAlias = Callable[[JobView, Fire, frozenset[int]], Steps[ClaimResult]]
-"""Claims items, runs and settles them."""
+"""Claims items, and begins to run them."""
 
 
 class RequestedRuns:
@@ -33,8 +33,6 @@ class RequestedRuns:
         """Until when an item is not tried again, by the clock that nobody sets."""
         self._refused = ""
         """The run that was refused last because of the clock skew, as this instance has reported already."""
-        self._schedule_is_next = False
-        """Whether the last run was a backfill's, so that scheduled moments go before the next one."""
 
     def answer(self, view: JobView, run: Run) -> Steps[ClaimResult | None]:
         """Run items for one request; None if there is none that can be answered now."""
@@ -61,15 +59,20 @@ class RequestedRuns:
     def _next(self, view: JobView) -> RequestedRun | None:
         if not view.assignment_stands or self._me not in view.active:
             return None
+        if view.config.streaming and self._state.open:  # a stream ends before a request is answered
+            return None
         now = self._state.clock.now
         state = self._state
         free = state.free() - self._not_ready(view)
         if (trigger := next_run(view, FireSource.TRIGGER, free, now)) is not None:
             return trigger
-        waits = self._schedule_is_next and state.due().items
-        backfill = None if waits else next_run(view, FireSource.BACKFILL, free, now)
-        self._schedule_is_next = backfill is not None
-        return backfill
+        return next_run(view, FireSource.BACKFILL, free - self._owed_to_schedule(free), now)
+
+    def _owed_to_schedule(self, free: frozenset[int]) -> frozenset[int]:
+        """Return the items whose last run was a backfill's, and which now run what the schedule asks for."""
+        items = self._state.items
+        backfilled = frozenset([item for item in free if items[item].record.source == FireSource.BACKFILL])
+        return backfilled & self._state.due().items if backfilled else NONE
 
     def _not_ready(self, view: JobView) -> frozenset[int]:
         """Return the items that are not to be claimed for a request now."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from anyio import CancelScope, CapacityLimiter, create_task_group, sleep
+from anyio import CancelScope, create_task_group, sleep
 from anyio.abc import TaskGroup
 
 from aioelasticjob.engine.batches import Batch, Batches, BatchQueue, Call, Given, HandlerCalls, Position, Workers
@@ -83,8 +83,7 @@ class _DataflowRun:
         self._config = execution.config
         calls = HandlerCalls(flow, execution)
         self._feeds = [Feed(queue, calls, execution, self._stream_control) for queue in self._queues()]
-        most = self._config.items_at_once
-        self._turns = nullcontext() if most is None else CapacityLimiter(most)
+        self._turns = nullcontext() if execution.turns is None else execution.turns
         """Limits how many items are fetched and processed side by side."""
         self._left = set(self._feeds)
         """The feeds that have not ended."""

@@ -76,6 +76,8 @@ class Execution:
     """Items whose plain function has yet to be given a thread or process."""
     to_stop: set[int] = field(default_factory=set)
     """Items whose run somebody has cancelled."""
+    turns: CapacityLimiter | None = None
+    """Bounds how many items of the job run side by side in this process; None if nothing does."""
     cancel_called: bool = False
     """Whether ``cancel`` was called."""
     reason: str | None = None
@@ -135,7 +137,7 @@ class Execution:
         to begin.
         """
         for_all = self.config.per == "instance" or len(self.claim.items) == 1
-        is_one = for_all and self.job.engine is None and not self.job.listeners
+        is_one = for_all and self.job.engine is None and not self.job.listeners and self.turns is None
         return nullcontext(self) if is_one else self.scope_of_all()
 
     def cancel(self, reason: str | None = None) -> None:
@@ -195,7 +197,7 @@ async def execute(execution: Execution) -> None:
                 await _run_engine(execution, execution.job.engine)
             elif config.per == "instance":
                 await _run_item(execution, instance_context(config, claim, checkpoints), *claim.items)
-            elif len(claim.items) == 1:
+            elif len(claim.items) == 1 and execution.turns is None:
                 (item,) = claim.items
                 await _run_item(execution, item_context(config, claim, item, checkpoints), item)
             else:
@@ -226,8 +228,7 @@ async def _run_items(execution: Execution) -> None:
     """
     waiting = set(execution.claim.items)
     over = Event()
-    most = execution.config.items_at_once
-    turns = nullcontext() if most is None else CapacityLimiter(most)
+    turns = nullcontext() if execution.turns is None else execution.turns
 
     async def one(item: int) -> None:
         try:

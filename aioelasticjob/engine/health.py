@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -16,7 +16,6 @@ from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.own_node import intolerable_difference
 from aioelasticjob.engine.refusals import RefusedRequest
 from aioelasticjob.ground.times import moment
-from aioelasticjob.model import Claim
 from aioelasticjob.registry.session import Session, SessionState
 
 Status: TypeAlias = Literal["up", "suspended", "down"]
@@ -55,16 +54,16 @@ class JobHealth:
 
     @classmethod
     def of(
-        cls, view: JobView, instance: str, claim: Claim | None, now: float, declared: JobConfig, skew: float | None
+        cls, view: JobView, instance: str, running: Sequence[int], now: float, declared: JobConfig, skew: float | None
     ) -> JobHealth:
-        """Return the health of an instance according to the newest view; ``now`` is in seconds since the epoch.
+        """Return the health of an instance that runs these items, according to the newest view.
 
+        ``now`` is in seconds since the epoch.
         ``declared`` is the configuration that this process declares; ``skew`` is by how many seconds this host's clock
         is ahead of the registry's, None if that is not known.
         """
         schedule = view.config.schedule
         held = [item for item, holder in view.assignment.items() if holder == instance]
-        running = [] if claim is None else sorted(claim.items)
         return cls(
             view.config.job_name,
             instance,

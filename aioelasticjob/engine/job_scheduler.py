@@ -1,4 +1,4 @@
-"""Schedules one job in one session: it begins passes, and performs what is commanded, one run at a time."""
+"""Schedules one job in one session: it begins passes, and performs what is commanded."""
 
 from __future__ import annotations
 
@@ -67,7 +67,11 @@ LOOK_AGAIN_AFTER = 1.0
 
 
 class JobScheduler:
-    """Runs one job in one session.  Its turns follow one another, so the job never has two executions at a time."""
+    """Runs one job in one session.
+
+    Its passes follow one another, so items are never claimed on two decisions at a time.  A pass ends when its run
+    begins: the next one decides for the items that do not run.
+    """
 
     def __init__(
         self,
@@ -97,7 +101,7 @@ class JobScheduler:
         self.run_counts = self._stats.run_counts
         self._stopping = stopping
         self._ahead = ClaimAhead(member, shared.starts, settlements)
-        self._runs = Runs(job, views, shared, driver, settlements, stopping)
+        self.runs = Runs(job, views, shared, driver, settlements, stopping, self.passes.activity, tasks)
         self._choice = Choice(member.id, self._state, self._ahead.lead, driver.offsets.possible)
         self._failures = 0
         """How many passes in a row the registry has refused."""
@@ -120,12 +124,10 @@ class JobScheduler:
     @property
     def health(self) -> JobHealth:
         """The health of the job in this process."""
-        execution = self._runs.execution
         now = self._clock.now()
         member = self._member
-        claim = None if execution is None else execution.claim
         skew = member.session.clock_skew
-        health = JobHealth.of(self.views.value, member.id, claim, now, self._job.config, skew)
+        health = JobHealth.of(self.views.value, member.id, self.runs.items, now, self._job.config, skew)
         blocked = [member.layout.item(item).running for item in self._state.blocked_by_hand()]
         return replace(health, blocked=tuple(blocked)) if blocked else health
 
@@ -133,6 +135,11 @@ class JobScheduler:
     def is_refusing(self) -> bool:
         """Whether the job runs nothing because the clock skew is larger than the job tolerates."""
         return self._state.intolerable_skew() is not None
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no pass is under way, and no run goes on."""
+        return self.passes.is_at_rest and self.runs.are_over
 
     @property
     def shutdown_timeout(self) -> float:
@@ -144,7 +151,7 @@ class JobScheduler:
         self._stopping.leave(self.shutdown_timeout, self.cancel)
         if self._wait_for_view is not None:
             self._wait_for_view.cancel()
-        self._runs.leave()
+        self.runs.leave()
         self._ahead.end_wait()
         self._look_at_once()
 
@@ -156,7 +163,7 @@ class JobScheduler:
         self._driver.now()
         self._state.notice_what_is_off(self.views.value)
         self._ahead.end_wait()
-        self._runs.stop_cancelled()
+        self.runs.stop_cancelled()
         self.passes.activity.wake()
 
     def look_again(self) -> None:
@@ -171,14 +178,18 @@ class JobScheduler:
     def cancel(self) -> None:
         """Give back a claim that waits for its moment, or cancel the execution; its items are settled as cancelled."""
         self._ahead.end_wait()
-        self._runs.cancel()
+        self.runs.cancel()
 
     def begin(self) -> Pass:
         """See the newest view, and run what comes first.
 
         The result is the seconds until there can be more to run; None if there may be more now.
         """
+        while (settled := self.runs.take_settled()) is not None:
+            yield from self._choice.ended(*settled)
         if self._stopping.leaves:
+            if not self.runs.are_over:
+                return inf
             with suppress(RegistryError):  # the next holder reports as missed what this one has excused
                 yield from self._state.leave(self.views.value)
             self._tasks.owner.end_soon()
@@ -189,14 +200,18 @@ class JobScheduler:
         view = self.views.value
         if view.tree.outdated:
             view = yield NewestView()
+        if self._state.waits_for_runs(view):
+            return inf
         yield from self._state.see(view)
         run = self._choice.next_run(view)
         taken = None if run is None else (yield from run)
         self._failures = 0
         if self._member.refusals.open:
             self._member.refusals.accepted(READ_DUE)
-        waits = taken is None or (taken.stale and taken.claim is None)
-        return self._rest(view) if waits else None
+        if taken is None:
+            return self._rest(view)
+        may_be_more = not taken.stale if taken.claim is None else bool(self._state.free())
+        return None if may_be_more else self._rest(view)
 
     def refused(self, error: RegistryError) -> float:
         """Return after how many seconds the next pass begins; the items stay due."""
@@ -226,7 +241,8 @@ class JobScheduler:
                 return self._ahead.wait(claim, ahead, is_outdated=is_outdated)
             case RunItems(view, claim, offsets):
                 self._ahead.begun()
-                return InTask(partial(self._runs.run, view, claim, offsets))
+                self.runs.begin(view, claim, offsets)
+                return None
             case NewestView():
                 view = self.views.value
                 return InTask(self._await_new_view) if view.tree.outdated else view
@@ -292,14 +308,14 @@ class JobScheduler:
         """
         self.passes.end_pass()
         with move_on_after(self._stopping.settle_timeout, shield=True), suppress(SessionEnded):
-            await self._runs.finish()
+            await self.runs.finish()
             await self._ahead.give_back()
         self._driver.say_all()
 
     def _look_at_once(self) -> None:
         """End a streaming run, and ask for a turn: an item was released, or this instance leaves."""
         self._resume_at = 0.0
-        self._runs.stop_fetching()
+        self.runs.stop_fetching()
         self.passes.activity.wake()
 
     def _rest(self, view: JobView) -> float:
@@ -308,7 +324,8 @@ class JobScheduler:
             return 0.0
         now = self._state.clock.now
         timeline = self._state.timeline
-        delay = MAX_WAIT * 1000 if timeline.upcoming is None else max(0, timeline.starts_at - now)
+        nothing_comes = timeline.upcoming is None or self._choice.schedule_waits
+        delay = MAX_WAIT * 1000 if nothing_comes else max(0, timeline.starts_at - now)
         if view.config.monitor_execution and delay > self._ahead.lead:
             delay -= self._ahead.lead
         planned = next_due(view, self._state.held, now) if view.requested else None

@@ -254,8 +254,10 @@ class Life:
 
     @property
     def _activities(self) -> list[Activity]:
-        running = None if self.job_scheduler is None else self.job_scheduler.passes.activity
-        activities = self._following, running, self._coordinating, self._listening
+        scheduler = self.job_scheduler
+        passes = None if scheduler is None else scheduler.passes.activity
+        runs = None if scheduler is None else scheduler.runs.activity
+        activities = self._following, passes, runs, self._coordinating, self._listening
         return [activity for activity in activities if activity is not None]
 
     def view_changed(self) -> None:
@@ -323,7 +325,7 @@ class Life:
         if self.job_scheduler is None:
             self._wait.cancel()
             return
-        announces = not (self.stopping.has_begun or self.job_scheduler.passes.is_at_rest)  # or it unregisters soon
+        announces = not (self.stopping.has_begun or self.job_scheduler.is_at_rest)  # or it unregisters soon
         self.job_scheduler.leave()
         if announces:
             self.tasks.start_soon(_announce_leaving, self.member, self.stopping)

@@ -38,9 +38,10 @@ async def join_run(listeners: Sequence[Listener], member: Member, fire: Fire, it
     return await RunBarrier(member).join(run_of(fire), items, request)
 
 
-async def with_listeners(execution: Execution, member: Member, views: Latest[JobView]) -> None:
+async def with_listeners(execution: Execution, member: Member, views: Latest[JobView], calling: set[str]) -> None:
     """Call an execution's listeners, before and after its handlers are run.
 
+    ``calling`` are the runs whose listeners another execution of this process calls now, once in the cluster.
     If a call of ``before`` fails, that is reported as the items' failure, and no handler is run.  ``after`` of a
     listener on every instance is called if its own ``before`` and those of all earlier listeners have succeeded.
     """
@@ -49,7 +50,7 @@ async def with_listeners(execution: Execution, member: Member, views: Latest[Job
     shared = tuple(one for one in listeners if isinstance(one, OnceListener))
     once: _OncePerCluster | None = None
     if shared:
-        once = _OncePerCluster(shared, execution, member, views, context, RunBarrier(member))
+        once = _OncePerCluster(shared, execution, member, views, context, RunBarrier(member, calling))
     begun = list[JobListener]()
     try:
         if once is not None:

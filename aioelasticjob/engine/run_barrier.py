@@ -95,8 +95,10 @@ def is_awaited(run: str, request: Request, moment: int | None) -> bool:
 class RunBarrier:
     """Reads and writes the nodes below ``guarantee`` of one job.  Every write is conditional on what was read."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, calling: set[str] | None = None) -> None:
         self._member = member
+        self._calling = set[str]() if calling is None else calling
+        """The runs whose listeners this process calls: several executions may go on in it, under one session."""
         self._layout = member.layout
         self._session = member.session
 
@@ -133,7 +135,10 @@ class RunBarrier:
         await self._session.wait_deleted(self._layout.calling(run))
 
     async def acquire(self, run: str, state: str | None) -> bool:
-        """Take the right to call a run's listeners; False if another instance has it, or the state is not ``state``."""
+        """Take the right to call a run's listeners; False if somebody else has it, or the state is not ``state``."""
+        if run in self._calling:
+            return False
+        self._calling.add(run)  # before it is written: the node's owner does not tell executions of this process apart
         mine = False
 
         async def decide() -> list[Op]:
@@ -149,7 +154,13 @@ class RunBarrier:
             unchanged = Create(path) if parent is None else Check(path, parent.stat.version)
             return [unchanged, Create(calling, self._member.id.encode(), ephemeral=True)]
 
-        await self._write(decide)
+        has_written = False
+        try:
+            await self._write(decide)
+            has_written = True
+        finally:
+            if not (mine and has_written):
+                self._calling.discard(run)
         return mine
 
     async def note(self, run: str, state: str) -> None:
@@ -170,6 +181,7 @@ class RunBarrier:
             return operations
 
         await until_answered(self._member, NOTING, lambda: self._write(decide))
+        self._calling.discard(run)
 
     async def release(self, run: str) -> None:
         """Give up the right to call listeners without a new state, so that another instance calls them."""
@@ -179,8 +191,11 @@ class RunBarrier:
 
         cut_off = self._session.margin <= 0  # the lease is over: wait until the session is back or has ended
         seconds = self._session.timeout if cut_off else RELEASE_TIMEOUT
-        with move_on_after(seconds, shield=True), suppress(RegistryError):
-            await until_answered(self._member, NOTING, lambda: self._write(decide))
+        try:
+            with move_on_after(seconds, shield=True), suppress(RegistryError):
+                await until_answered(self._member, NOTING, lambda: self._write(decide))
+        finally:
+            self._calling.discard(run)
 
     async def end(self, run: str, items: Collection[int]) -> None:
         """Note that items have ended a run."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from asyncio import get_running_loop
-from collections.abc import Mapping
+from asyncio import Future, get_running_loop
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from math import inf
+from typing import Any, TypeVarTuple
 
-from anyio import sleep
+from anyio import CapacityLimiter, sleep
 
+from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core import records
 from aioelasticjob.core.reasons import NOT_RECORDED
 from aioelasticjob.core.timeline import Passed
@@ -21,17 +23,20 @@ from aioelasticjob.engine.execution import JOB_LEAVES, Execution, execute
 from aioelasticjob.engine.job_clock import JobClock
 from aioelasticjob.engine.listeners import with_listeners
 from aioelasticjob.engine.offsets import RunOffsets
-from aioelasticjob.engine.passes import Awaited, InTask
 from aioelasticjob.engine.process_context import ProcessContext
 from aioelasticjob.engine.settlements import Settlement, Settlements
 from aioelasticjob.engine.stopping import Stopping
 from aioelasticjob.engine.trace import Trace
+from aioelasticjob.engine.turns import Activity, TaskScope
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, run_lease, run_limited_log
 from aioelasticjob.logging import logger
 from aioelasticjob.model import CUT_OFF, LEFT_OPEN, Claim, FireSource, Outcome, VersionedRecord
+from aioelasticjob.registry.transaction import Committed
+
+Ts = TypeVarTuple("Ts")
 
 log = logger(__name__)
 
@@ -40,6 +45,23 @@ DECLARED_VALUE_KEPT = {
     "executor": "are async, or cannot be sent to the processes that the registry's executor wants",
 }
 """Settings whose declared value is used if the handlers cannot have the registry's, and why they cannot."""
+
+
+@dataclass(slots=True, eq=False)
+class OpenRun:
+    """A run from its begin until it is settled."""
+
+    claim: Claim
+    execution: Execution | None = None
+    """Its execution, while that is under way."""
+    scope: Execution | HandlerScope | None = None
+    """Cuts off the execution under way: it is the execution itself if that is one call of a handler."""
+    ended: EndedRun | None = None
+    """What is left of it when its handlers have ended, until its settlement begins."""
+    settlement: Settlement | None = None
+    """Its settlement, once that has begun."""
+    trace: Trace | None = None
+    """Its trace, while it is being settled."""
 
 
 @dataclass(slots=True)
@@ -58,7 +80,11 @@ class EndedRun:
 
 
 class Runs:
-    """The runs of one job in one session, one after another."""
+    """The runs of one job in one session.  Several may go on at a time, each of other items.
+
+    Each has a task while its handlers run.  Afterwards it waits as a value: for the handlers of other jobs to begin,
+    and then for the answer to its settlement.  So this takes turns of its own, apart from the job's passes.
+    """
 
     def __init__(
         self,
@@ -68,6 +94,8 @@ class Runs:
         driver: StateDriver,
         settlements: Settlements,
         stopping: Stopping,
+        passes: Activity,
+        tasks: TaskScope,
     ) -> None:
         self._job = job
         self._views = views
@@ -77,55 +105,135 @@ class Runs:
         self._member = driver.member
         self._stats = driver.stats
         self._settlements = settlements
+        self._passes = passes
+        """Is given a turn when a run was settled."""
+        self._tasks = tasks
+        self.activity = Activity(tasks, self)
+        """Asks for a turn when a run can be settled, or was settled."""
         self._loop = get_running_loop()
         self._retry_waits = RetryWaits(views, stopping.ending)
         self._fitted = (job.config, job.config)
         """The newest configuration in force, and what the handlers make of it."""
-        self.execution: Execution | None = None
-        """The execution under way."""
-        self._scope: Execution | HandlerScope | None = None
-        """Cuts off the execution under way: it is the execution itself if that is one call of a handler."""
+        self._open = list[OpenRun]()
+        """The runs that are not settled yet."""
+        self._ready = list[OpenRun]()
+        """Those of them whose handlers have ended, or whose settlement was answered, since the last turn."""
+        self._settled = list[tuple[Claim, Mapping[int, VersionedRecord]]]()
+        """The runs that were settled and not taken yet, each with what was written."""
+        self._turns: CapacityLimiter | None = None
+        """Bounds how many items run side by side, if the job has ``items_at_once``."""
+        self._calling = set[str]()
+        """The runs whose listeners this process calls that are called once in the cluster."""
         self._cancelled = False
         """Whether no handler may begin any more."""
-        self._unsettled: EndedRun | None = None
-        """The run whose handlers have ended, until its settlement begins."""
+
+    @property
+    def are_over(self) -> bool:
+        """Whether no run goes on, and none was settled that nobody has taken yet."""
+        return not (self._open or self._settled)
+
+    @property
+    def items(self) -> list[int]:
+        """The items whose handlers run now, or will as soon as it is their turn."""
+        running = list[int]()
+        for run in self._open:
+            if run.execution is not None:
+                running.extend(run.claim.items)
+        return sorted(running)
+
+    @property
+    def _executions(self) -> list[Execution]:
+        return [run.execution for run in self._open if run.execution is not None]
 
     def leave(self) -> None:
         """Let no further attempt begin, and no function that waits for a thread or process, because the job leaves."""
         self._retry_waits.leave()
-        if self.execution is not None:
-            self.execution.leave()
+        for execution in self._executions:
+            execution.leave()
 
     def stop_fetching(self) -> None:
-        """Let a streaming run end once it has processed the records that it has fetched."""
-        if self.execution is not None and self.execution.stream_control is not None:
-            self.execution.stream_control.end.set()
+        """Let streaming runs end once they have processed the records that they have fetched."""
+        for execution in self._executions:
+            if execution.stream_control is not None:
+                execution.stream_control.end.set()
 
     def stop_cancelled(self) -> None:
         """Stop the runs that somebody has cancelled, according to the newest view."""
-        if self.execution is not None:
-            self.execution.stop_cancelled(self._views.value)
+        for execution in self._executions:
+            execution.stop_cancelled(self._views.value)
 
     def cancel(self) -> None:
-        """Cancel the execution, and each one whose claim is answered later; their items are settled as cancelled."""
+        """Cancel all executions, and each one whose claim is answered later; their items are settled as cancelled."""
         self._cancelled = True
-        if self._scope is not None:
-            self._scope.cancel(JOB_LEAVES)
+        for run in self._open:
+            if run.scope is not None:
+                run.scope.cancel(JOB_LEAVES)
 
-    async def run(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> Awaited:
-        """Run the handlers of claimed items; return the step that begins their settlement."""
+    def begin(self, view: JobView, claim: Claim, offsets: dict[int, str]) -> None:
+        """Begin to run claimed items, in a task of their own.
+
+        Raises:
+            SessionEnded: the session under which they were claimed is over.
+        """
         if claim.is_recorded and claim.incarnation != self._member.session.incarnation:
             raise SessionEnded("the session was lost during a claim")
-        execution = self._execution_of(view, claim, offsets)
+        run = OpenRun(claim)
+        self._open.append(run)
+        self._tasks.start_soon(self._run, run, view, offsets)
+
+    def take_settled(self) -> tuple[Claim, Mapping[int, VersionedRecord]] | None:
+        """Return a claim whose run was settled, with the records that were written; None if all were taken."""
+        return self._settled.pop(0) if self._settled else None
+
+    def turn(self) -> float:
+        """Begin the settlements of the runs that have ended, and look at the answers to others."""
+        ready = self._ready
+        self._ready = []
+        for run in ready:
+            if run.settlement is None:
+                self._begin_settlement(run)
+            else:
+                self._conclude(run, run.settlement)
+        return inf
+
+    async def finish(self) -> None:
+        """Settle the runs whose handlers have ended, if their settlement has not begun.
+
+        Raises:
+            SessionEnded: the session was lost before a settlement was written.
+        """
+        while self._open:
+            ended = self._open.pop(0).ended
+            if ended is None:
+                continue
+            if ended.claim.is_recorded:
+                await self._finish_settlement(ended.trace, self._settle(ended))
+            else:
+                await self._finish_unmonitored(ended)
+
+    async def _run(self, run: OpenRun, view: JobView, offsets: dict[int, str]) -> None:
+        """Run the handlers of claimed items; then the run can be settled."""
+        execution = self._execution_of(view, run.claim, offsets)
         try:
-            if self._driver.state.clock.now < claim.fire.start:
-                await self._moment_has_come(claim.fire.start)
-            await self._handle(view, execution)
+            if self._driver.state.clock.now < run.claim.fire.start:
+                await self._moment_has_come(run.claim.fire.start)
+            await self._handle(view, run, execution)
         finally:  # if this was cancelled, no turn may follow, and the end of the job's life settles the items
-            self._unsettled = EndedRun(
+            run.ended = EndedRun(
                 execution.claim, execution.outcomes, execution.errors, execution.unfinished, execution.trace
             )
-        return Awaited(self._begin_settlement, is_there=True)  # the handlers of other jobs begin first
+        self._can_go_on(run)  # the handlers of other jobs begin first
+
+    def _can_go_on(self, run: OpenRun) -> None:
+        """Ask for a turn, in which the next step of a run is made."""
+        self._ready.append(run)
+        self._tasks.scheduler.go_on(self.activity)
+
+    def _answered(self, run: OpenRun, answer: Future[Committed]) -> None:
+        """Note that the settlement of a run was answered; this is a callback of the answer."""
+        if not answer.cancelled():
+            answer.exception()  # it was looked at, so asyncio need not warn of it
+        self._can_go_on(run)
 
     async def _moment_has_come(self, slot: int) -> None:
         """Wait until the clock shows the moment of a run, unless it was given by a clock that was wrong.
@@ -138,42 +246,50 @@ class Runs:
             await sleep((slot - clock.now) / 1000)
             self._driver.now()
 
-    async def finish(self) -> None:
-        """Settle the run whose handlers have ended, if its settlement has not begun.
-
-        Raises:
-            SessionEnded: the session was lost before the settlement was written.
-        """
-        ended = self._unsettled
-        self._unsettled = None
+    def _begin_settlement(self, run: OpenRun) -> None:
+        """Begin to settle a run whose handlers have ended."""
+        ended = run.ended
+        run.ended = None
         if ended is None:
             return
         if not ended.claim.is_recorded:
-            await self._finish_unmonitored(ended)
+            if ended.claim.fire.requested is None:
+                self._close(run, self._end_unmonitored(ended))
+            else:
+                self._tasks.start_soon(self._close_after, run, self._finish_unmonitored, ended)
             return
-        await self._finish_settlement(ended.trace, self._settle(ended))
-
-    def _begin_settlement(self) -> Awaited | InTask | Mapping[int, VersionedRecord]:
-        """Begin to settle the run whose handlers have ended; return how that is to be awaited, or what was written."""
-        ended = self._unsettled
-        self._unsettled = None
-        if ended is None:
-            return {}
-        if not ended.claim.is_recorded:
-            if ended.claim.fire.requested is not None:
-                return InTask(partial(self._finish_unmonitored, ended))
-            return self._end_unmonitored(ended)
-        settlement = self._settle(ended)
+        run.settlement = settlement = self._settle(ended)
+        run.trace = ended.trace
         if settlement.transaction is None:
-            return InTask(partial(self._finish_settlement, ended.trace, settlement))
-        return Awaited(self._settled, (ended.trace, settlement), settlement.transaction.answer)
+            self._tasks.start_soon(self._close_after, run, self._finish_settlement, run.trace, settlement)
+            return
+        answered = partial(self._answered, run)
+        settlement.transaction.answer.add_done_callback(answered, context=self._tasks.scheduler.context)
 
-    def _settled(self, trace: Trace | None, settlement: Settlement) -> InTask | Mapping[int, VersionedRecord]:
-        """Return what a settlement has written, or what is left to do if it was not accepted whole."""
-        if not self._settlements.settled(settlement):
-            return InTask(partial(self._finish_settlement, trace, settlement))
-        self._note_settled(trace, settlement)
-        return settlement.written
+    def _conclude(self, run: OpenRun, settlement: Settlement) -> None:
+        """Close a run whose settlement was answered, or do what is left if it was not accepted whole."""
+        if self._settlements.settled(settlement):
+            self._note_settled(run.trace, settlement)
+            self._close(run, settlement.written)
+        else:
+            self._tasks.start_soon(self._close_after, run, self._finish_settlement, run.trace, settlement)
+
+    async def _close_after(
+        self, run: OpenRun, finish: Callable[[*Ts], Awaitable[Mapping[int, VersionedRecord]]], *args: *Ts
+    ) -> None:
+        """Finish the settlement of a run, and close the run; if the session is over, the job's life ends."""
+        try:
+            written = await finish(*args)
+        except SessionEnded:
+            self._tasks.owner.end_soon()
+        else:
+            self._close(run, written)
+
+    def _close(self, run: OpenRun, written: Mapping[int, VersionedRecord]) -> None:
+        """Note that a run is over and settled, and give the job's passes a turn."""
+        self._open.remove(run)
+        self._settled.append((run.claim, written))
+        self._tasks.scheduler.go_on(self._passes)
 
     async def _finish_settlement(self, trace: Trace | None, settlement: Settlement) -> Mapping[int, VersionedRecord]:
         """Return what a settlement has written.
@@ -187,7 +303,7 @@ class Runs:
         return settlement.written
 
     def _note_settled(self, trace: Trace | None, settlement: Settlement) -> None:
-        self._stopping.settling = None
+        self._stopping.settling.difference_update(settlement.written)
         self._stopping.accepted()
         if settlement.handed_over and trace is not None:
             trace.handed_over(settlement.handed_over)
@@ -218,9 +334,20 @@ class Runs:
             is_proven=self._member.is_proven,
             handling=self._stopping,
             limited_log=self._shared.limited_log,
+            turns=self._turns_of(config),
         )
 
-    async def _handle(self, view: JobView, execution: Execution) -> None:
+    def _turns_of(self, config: JobConfig) -> CapacityLimiter | None:
+        """Return what bounds how many items run side by side, in all runs together; None if nothing does."""
+        most = config.items_at_once
+        if most is None:
+            return None
+        if self._turns is None:
+            self._turns = CapacityLimiter(most)
+        self._turns.total_tokens = most
+        return self._turns
+
+    async def _handle(self, view: JobView, run: OpenRun, execution: Execution) -> None:
         """Run the handlers while the session is certain to live."""
         session = self._member.session
         claim = execution.claim
@@ -234,21 +361,21 @@ class Runs:
             if self._retry_waits.leaves or has_holder:  # the rescue of an item that has a holder ends after one batch
                 stream.end.set()
         catch_up = claim.fire.source is FireSource.MISFIRE and self._driver.state.is_catch_up(claim.fire.slot)
-        self.execution = execution
+        run.execution = execution
         self._stats.began(execution, catch_up=catch_up)
         execution.stop_cancelled(self._views.value)
         with execution.cancellable() as scope:
-            self._scope = scope
+            run.scope = scope
             session.bind(scope, claim.incarnation)
             try:
                 if not (scope.cancel_called or self._cancelled):  # the claim may be answered too late
                     if self._job.listeners:
-                        await with_listeners(execution, self._member, self._views)
+                        await with_listeners(execution, self._member, self._views, self._calling)
                     else:
                         await execute(execution)
             finally:
-                self.execution = None
-                self._scope = None
+                run.execution = None
+                run.scope = None
                 session.unbind(scope)
                 seconds = self._loop.time() - began
                 self._stats.ended(execution, seconds, scope.reason or execution.reason)
@@ -263,7 +390,7 @@ class Runs:
         settled = left_open(claim, unfinished) if unfinished else claim
         hand_over = view.config.failover
         removed = self._member.id not in view.instances
-        self._stopping.settling = claim
+        self._stopping.settling.update(claim.items)
         return self._settlements.settle(
             settled,
             outcomes,

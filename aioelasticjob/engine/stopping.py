@@ -15,7 +15,6 @@ from aioelasticjob.engine.member import Member
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.ground.plural import listed_items
 from aioelasticjob.logging import logger
-from aioelasticjob.model import Claim
 from aioelasticjob.registry.session import SessionState
 
 SETTLE_TIMEOUT = 2.0
@@ -47,8 +46,10 @@ class Stopping:
         self._member = member
         self._departures = departures
         self._loop = get_running_loop()
-        self.settling: Claim | None = None
-        self._handling = False
+        self.settling = set[int]()
+        """The items whose settlement is under way."""
+        self._handling = 0
+        """How many executions are calling handlers or listeners."""
         self._limit: TimerHandle | None = None
         """Cancels the handlers that run too long, if the job leaves."""
         self._next_look: TimerHandle | None = None
@@ -58,11 +59,11 @@ class Stopping:
         """Since when no handler has run, by the loop's clock; not earlier than the call of ``leave``."""
 
     def __enter__(self) -> None:
-        self._handling = True
+        self._handling += 1
 
     def __exit__(self, *_: object) -> None:
         self._since = self._loop.time()
-        self._handling = False
+        self._handling -= 1
 
     @property
     def leaves(self) -> bool:
@@ -139,11 +140,10 @@ class Stopping:
 
     def _warn(self, does: str, why: str = "") -> None:
         """Log what this instance still has to write; if many jobs of a process stop, one is named, the rest counted."""
-        claim = self.settling
         connected = self._member.session.status.value.state is SessionState.CONNECTED
         if not (why and connected):
             why = "the registry has not accepted it" if connected else "there is no connection to the registry"
-        what = "to unregister" if claim is None else f"to settle {listed_items(claim.items)}"
+        what = f"to settle {listed_items(self.settling)}" if self.settling else "to unregister"
         job = self._member.layout.job
         kind = f"an instance {does} to write the last, because {why}"
         self._member.limited_log.warning(log, job, kind, f"this instance {does} {what}: {why}", most=1)

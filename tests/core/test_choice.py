@@ -17,7 +17,6 @@ from aioelasticjob.core.commands import (
     Command,
     GiveBack,
     JoinRun,
-    NewestView,
     NoteAnswer,
     ReadItems,
     ReadOffsets,
@@ -25,6 +24,7 @@ from aioelasticjob.core.commands import (
     RemoveOrphanMark,
     RunItems,
     SayRefused,
+    Steps,
 )
 from aioelasticjob.core.items import Lock
 from aioelasticjob.core.reasons import AWAY, BUSY, OBSTRUCTED
@@ -63,18 +63,33 @@ class Chosen:
         self.choice = Choice(instance, self.state, LEAD, self.with_offset.intersection)  # type: ignore[arg-type]
 
     def run_next(self) -> ClaimResult | None:
-        """Let the instance see the nodes, and run what comes first."""
+        """Let the instance see the nodes, and run what comes first until it has ended."""
+        taken = self.begin_next()
+        self.end_all()
+        return taken
+
+    def begin_next(self) -> ClaimResult | None:
+        """Let the instance see the nodes, and begin what comes first."""
         self.case.see(self.state)
         self.commands.clear()
         if (steps := self.choice.next_run(self.state.view)) is None:
             self.case.take_reports(self.state)
             return None
+        return self.give(steps)  # type: ignore[no-any-return]
+
+    def end_all(self) -> None:
+        """Let all runs end that go on."""
+        for claim in self.state.open:
+            self.give(self.choice.ended(claim, self.case.end(claim)))
+
+    def give(self, steps: Steps[Any]) -> Any:
+        """Do what is commanded, and return what the steps return."""
         answer, error = None, None
         while True:
             try:
                 command = steps.send(answer) if error is None else steps.throw(error)
             except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+                return end.value
             finally:
                 self.case.take_reports(self.state)
             self.commands.append(command)
@@ -94,10 +109,8 @@ class Chosen:
             case AwaitMoment(_, claim):
                 self.case.now = max(self.case.now, claim.fire.slot / 1000 - BEGIN)
                 return True
-            case RunItems(_, claim, _):
-                return self.case.end(claim)
-            case NewestView():
-                return self.state.view
+            case RunItems():
+                return None
             case JoinRun():
                 return True
             case _:
@@ -158,7 +171,7 @@ def test_what_is_due_is_claimed_then_run_and_then_what_came_meanwhile_is_run_lat
 
     here.case.now, here.answers = 1.1, {RunItems: run}
     here.run_next()
-    assert [type(command) for command in here.commands] == [ClaimItems, AwaitMoment, RunItems, NewestView]
+    assert [type(command) for command in here.commands] == [ClaimItems, AwaitMoment, RunItems]
     assert here.claimed == [(FireSource.CRON, 1.0, [0, 1])]
     assert here.case.reports == []
     here.answers.clear()
@@ -272,7 +285,7 @@ def test_a_claim_ahead_waits_for_its_moment_which_is_then_run_on_time() -> None:
     here = chosen()
     here.case.now = 0.9
     here.run_next()
-    assert [type(command) for command in here.commands] == [ClaimItems, AwaitMoment, RunItems, NewestView]
+    assert [type(command) for command in here.commands] == [ClaimItems, AwaitMoment, RunItems]
     assert here.state.timeline.newest == 0  # the next pass moves on
     assert here.case.reported() == []
 
@@ -288,7 +301,7 @@ def test_a_claim_that_was_not_written_is_run_though_its_moment_seems_to_lie_ahea
 
     here.answers = {ReadOffsets: read}
     here.run_next()
-    assert [type(command) for command in here.commands] == [ReadOffsets, ClaimItems, RunItems, NewestView]
+    assert [type(command) for command in here.commands] == [ReadOffsets, ClaimItems, RunItems]
 
 
 def test_a_claim_whose_timer_rings_before_the_clock_shows_the_moment_waits_on() -> None:
@@ -302,7 +315,7 @@ def test_a_claim_whose_timer_rings_before_the_clock_shows_the_moment_waits_on() 
 
     here.answers = {AwaitMoment: ring}
     here.run_next()
-    assert [type(command) for command in here.commands] == [ClaimItems, *[AwaitMoment] * 3, RunItems, NewestView]
+    assert [type(command) for command in here.commands] == [ClaimItems, *[AwaitMoment] * 3, RunItems]
     assert here.case.reported() == []
 
 
@@ -336,7 +349,7 @@ def test_a_claim_is_run_though_the_registry_has_answered_it_after_the_next_momen
 
     here.answers = {ClaimItems: answer_late}
     here.run_next()
-    assert [type(command) for command in here.commands] == [ClaimItems, AwaitMoment, RunItems, NewestView]
+    assert [type(command) for command in here.commands] == [ClaimItems, AwaitMoment, RunItems]
 
 
 def test_a_moment_refused_because_of_the_clock_is_given_up_only_by_the_items_that_owe_it() -> None:

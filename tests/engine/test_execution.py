@@ -403,7 +403,7 @@ def test_no_handler_begins_after_the_lease_though_a_listener_has_swallowed_its_e
 
         execution.job = Job.declare(config, handler, [JobListener(before=swallow)])
         with execution.cancellable() as lease:
-            await with_listeners(execution, cast(Any, None), cast(Any, None))
+            await with_listeners(execution, cast(Any, None), cast(Any, None), set())
         return execution.outcomes
 
     assert run(main) == {}

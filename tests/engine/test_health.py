@@ -26,23 +26,23 @@ def test_a_job_shows_what_it_holds_and_runs_and_when_it_fires_next() -> None:
     case.give(1, OTHER)
     case.put(LAYOUT.host, ME.encode(), owner=1)
     claim = Claim(Fire(0, FireSource.CRON), ME, 1, {2: VersionedRecord(Record(), 0, 1)}, {})
-    health = JobHealth.of(case.view(), ME, claim, BEGIN + 3, DECLARED, None)
+    health = JobHealth.of(case.view(), ME, sorted(claim.items), BEGIN + 3, DECLARED, None)
     assert (health.name, health.instance, health.leads, health.problem) == ("job", ME, True, None)
     assert (health.holds, health.running) == ((0, 2), (2,))
     assert health.next_fire == datetime.fromtimestamp(BEGIN + 10, UTC)
-    other = JobHealth.of(case.view(), OTHER, None, BEGIN + 3, DECLARED, None)
+    other = JobHealth.of(case.view(), OTHER, (), BEGIN + 3, DECLARED, None)
     assert (other.leads, other.holds, other.running) == (False, (1,), ())
 
 
 def test_a_job_without_a_schedule_fires_at_no_time() -> None:
     case = Case.of()
     case.configure(cron=None)
-    assert JobHealth.of(case.view(), ME, None, BEGIN, DECLARED, None).next_fire is None
+    assert JobHealth.of(case.view(), ME, (), BEGIN, DECLARED, None).next_fire is None
 
 
 def test_a_job_that_requires_what_is_not_known_here_has_a_problem() -> None:
     case = Case.of(requires=["x"])
-    problem = JobHealth.of(case.view(), ME, None, BEGIN, DECLARED, None).problem
+    problem = JobHealth.of(case.view(), ME, (), BEGIN, DECLARED, None).problem
     assert problem is not None
     assert "requires 'x'" in problem
 

@@ -331,7 +331,7 @@ def test_an_error_that_comes_while_a_life_ends_is_reported(monkeypatch: pytest.M
     async def scene(cluster: VirtualCluster) -> None:
         here = await cluster.start(_broken_and_sound(work))
         await sleep(10.2)
-        failing.append(running_job(here.app, "broken")._runs)
+        failing.append(running_job(here.app, "broken").runs)
         end_life(here.app, AssertionError("the first"), "broken")
         await sleep(10)
 

@@ -25,7 +25,7 @@ from aioelasticjob.engine.execution import Execution
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.missed_reports import MissedReports
 from aioelasticjob.engine.offsets import Offsets
-from aioelasticjob.engine.runs import Runs
+from aioelasticjob.engine.runs import OpenRun, Runs
 from aioelasticjob.engine.settlements import Settlement, Settlements
 from aioelasticjob.host.user_code import UserCode
 from aioelasticjob.jobs.context import Context
@@ -52,15 +52,15 @@ def leave_unsettled() -> AbstractContextManager[object]:
     begun: Any = Runs._begin_settlement
     finished: Any = Runs.finish
 
-    def begin(self: Runs) -> Any:
+    def begin(self: Runs, run: OpenRun) -> None:
         if self._retry_waits.leaves:
-            self._unsettled = None
-            return {}
-        return begun(self)
+            self._close(run, {})
+        else:
+            begun(self, run)
 
     async def finish(self: Runs) -> None:
         if self._retry_waits.leaves:
-            self._unsettled = None
+            self._open.clear()
         await finished(self)
 
     return mock.patch.multiple(Runs, _begin_settlement=begin, finish=finish)
