@@ -21,6 +21,7 @@ from aioelasticjob import InvalidSetting, JobConfig
 from aioelasticjob.cli import alert
 from aioelasticjob.cli.alert import AlertOptions, read_target, tell_of_faults, usual_state
 from aioelasticjob.core.layout import ALERTS, Layout
+from aioelasticjob.core.processes import Author, ProcessProblems, UnwrittenEvents, renewal
 from aioelasticjob.error_handlers import Failure, Options, find
 from aioelasticjob.errors import FaultAlert
 from aioelasticjob.operations.alerts.nodes import AlertFile, alerts
@@ -28,7 +29,7 @@ from aioelasticjob.operations.alerts.plan import Target
 from aioelasticjob.operations.alerts.state import CLAIM_SECONDS, AlertState
 from aioelasticjob.registry.addresses import Address, open_registry
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.transaction import Create, Set
+from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing import VirtualClock
 from tests.cli.conftest import Command
 from tests.error_handlers.failures import delivered_by
@@ -370,6 +371,29 @@ def test_a_configuration_that_nobody_can_read_is_told_to_the_one_for_the_registr
 
     simulate(scene)
     assert pager.said == [("firing", "config-unusable", "broken")]
+
+
+def test_what_a_process_says_that_it_cannot_do_is_told_to_the_one_for_the_registry_and_that_it_can_again(
+    pager: Pager,
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        author = Author("10.0.0.1", "alpha", 7, 5)
+        full = UnwrittenEvents(here.now() + here.start, "database or disk is full", 40)
+        async with anyio.create_task_group() as tasks:
+            start(tasks, here, to=PAGER)
+            await here.write(*renewal(author, None, None, ProcessProblems(event_store=full, clock_differs=300.0)))
+            await anyio.sleep(20)
+            assert sorted(pager.said) == [("firing", "clock-differs", ""), ("firing", "store-not-written", "")]
+            await here.write(Delete(author.path))
+            await anyio.sleep(20)
+            assert sorted(pager.said[2:]) == [("resolved", "clock-differs", ""), ("resolved", "store-not-written", "")]
+            tasks.cancel_scope.cancel()
+
+    simulate(scene)
+    assert min(failure.subject for failure in pager.failures if "store-not" in failure.subject).startswith(
+        "store-not-written began: process 7 on alpha cannot write to the event store, so the history lacks runs:"
+        " database or disk is full; since 20"
+    )
 
 
 def test_many_jobs_that_nobody_runs_are_told_in_twenty_messages_at_most(pager: Pager) -> None:
