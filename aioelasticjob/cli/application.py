@@ -70,7 +70,12 @@ COMMANDS: Mapping[str, Source] = {
         "demo",
         "demo",
     ),
-    "jobs": Source(LOOK, "List the jobs of a namespace.", "jobs", "jobs"),
+    "jobs": Source(
+        LOOK,
+        "List the jobs of a namespace.",
+        "jobs",
+        "jobs",
+    ),
     "job": Source(
         LOOK, "Show one job: its settings, who leads, which instance holds and runs which item.", "jobs", "job"
     ),

@@ -81,7 +81,9 @@ def jobs(
     watch: Live = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the jobs of a namespace; with --attention those that need it, and the exit code is 4 if there are any."""
+    """List the jobs of a namespace.
+
+    With --attention it lists those that need it, and the exit code is 4 if there are any."""
     listed = JobList(
         labels=[operations.label_in(one) for one in label or ()],
         states=state or (),

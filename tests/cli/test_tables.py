@@ -14,6 +14,7 @@ from aioelasticjob.cli.jobs import _instances, _items, _list
 from aioelasticjob.cli.requests import _table
 from aioelasticjob.cli.servers import _servers
 from aioelasticjob.cli.tables import TextTable
+from aioelasticjob.core.pauses import Pause
 from aioelasticjob.core.requests import Request
 from aioelasticjob.model import Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, RequestStatus, ServerStatus
@@ -115,7 +116,7 @@ def test_the_instances_and_items_of_a_job_fit_into_eighty_characters_without_bro
     items = tuple(ItemStatus(item, "Shanghai", holder, None, None, False, False, False, record) for item in range(12))
     joined = datetime.fromtimestamp(NINE - 5000, UTC)
     one = InstanceStatus(holder, "192.168.100.200", "scheduler-host-1", 1_234_567, joined, True, tuple(range(12)), ())
-    job = JobStatus(config, None, holder, True, None, (one,), (), items, joined).at(NINE)
+    job = JobStatus(config, None, holder, True, None, (one,), (), items, Pause(NINE - 5000)).at(NINE)
     instances = shown(_instances(job, NINE), terminal=True, width=80)
     assert any(holder in line and line.endswith("switched off") for line in instances)
     assert instances[-1].startswith("left out, for the terminal is narrow: Host")

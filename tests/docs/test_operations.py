@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ import anyio
 import pytest
 
 from aioelasticjob import ElasticJob, FireSource, ItemContext, operations
+from aioelasticjob.clock import SystemClock
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.registry.session import Session
 from aioelasticjob.testing import VirtualClock, run
@@ -23,6 +25,8 @@ ZKCLI = Path("/usr/share/zookeeper/bin/zkCli.sh")
 """ZooKeeper's shell, of Debian's package."""
 PAGE = "docs/how-to/operate.md"
 ID = "10.0.0.5@-@4711-0a1b2c3d"
+ENDS = re.compile(r'"until": \d+')
+"""When a pause ends: the page names a date, and the test one that has yet to come."""
 
 
 @asynccontextmanager
@@ -63,7 +67,7 @@ def test_what_operators_type_has_the_effect_told(embedded: EmbeddedServer) -> No
         ]
         parents = on_and_off[1:] * 2  # those of the node for all jobs change nothing yet
         return [
-            *(on_and_off * 3),
+            *(on_and_off * 4),
             *parents,
             *on_and_off,
             *one_item,
@@ -83,7 +87,9 @@ def test_what_operators_type_has_the_effect_told(embedded: EmbeddedServer) -> No
             await _until(session, lambda job: job.state == "waiting" and len(job.items) == 3)
             (me,) = (await operations.job(session, "report", now=0)).instances
             for line, effect in zip(lines, effects(), strict=True):
-                shell.stdin.write(line.replace(ID, me.id).replace("10.0.0.5", me.ip).encode() + b"\n")
+                typed = line.replace(ID, me.id).replace("10.0.0.5", me.ip)
+                typed = ENDS.sub(f'"until": {round((SystemClock().now() + 3600) * 1000)}', typed)
+                shell.stdin.write(typed.encode() + b"\n")
                 await _until(session, effect)
             shell.stdin.write(b"deleteall /billing/report\n")
             async with asyncio.timeout(90):

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from aioelasticjob import operations
+from aioelasticjob.cli.job_lists import JobList
 from aioelasticjob.cli.jobs import _list, _picture
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.operations.attention import reasons
@@ -47,7 +48,7 @@ def test_an_item_behind_a_lock_made_by_hand_is_blocked_and_the_node_is_named(eph
             assert app.health.jobs[0].blocked == (LOCK,)
             what_to_do = f"item 1 does not run until you remove {LOCK}: somebody has made that lock by hand"
             assert what_to_do in rendered(_picture(found, VirtualClock().now()))
-            listed = rendered(_list((found,), VirtualClock().now()))
+            listed = rendered(_list(JobList(), (found,), VirtualClock().now()))
             assert "1 blocked" in listed
             assert f"job: {what_to_do}" in listed
             (reason,) = [one for one in reasons(found, VirtualClock().now()) if one.kind == "blocked"]

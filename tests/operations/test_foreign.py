@@ -76,7 +76,7 @@ WRITING: Mapping[str, tuple[Act, ...]] = {
 READING = frozenset(
     {
         *("dump", "ended", "export_jobs", "job", "job_of_request", "jobs", "names", "request", "requests"),
-        *("server", "watch", "watch_all"),
+        *("processes", "server", "watch", "watch_all", "watch_processes"),
     }
 )
 """Operations that only read."""

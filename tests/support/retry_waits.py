@@ -21,7 +21,14 @@ class PlainWaits(RetryWaits):
 
     def __init__(self, config: JobConfig | None = None) -> None:
         view = JobView(Layout("job"), Tree(), config or JobConfig.build(job_name="job"))
-        super().__init__(Latest(view), Latest(Ending()))
+        ending = Latest(Ending())
+        super().__init__(Latest(view), ending)
+        self._job_ends = ending
+
+    def leave(self) -> None:
+        """Have the job leave, as its process does when it stops."""
+        self._job_ends.set(self._job_ends.value.with_process())
+        super().leave()
 
     async def wait(self, claim: Claim, items: Collection[int], seconds: float) -> str:
         await sleep(seconds)
