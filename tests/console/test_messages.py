@@ -75,6 +75,8 @@ NOT_SHOWN = {
     "tls.key: the key in {} {}",
     "{}: the certificate in {} {}",
     "{}, or a timedelta",
+    # for developers
+    "{}.{}: write below it, as text, what it means",
     # names and values only
     "{}: {}",
 }
