@@ -16,7 +16,7 @@ from aioelasticjob.ground.values import value
 class FireSource(StrEnum):
     """Why a fire happens."""
 
-    CRON = "CRON"
+    SCHEDULE = "SCHEDULE"
     TRIGGER = "TRIGGER"
     MISFIRE = "MISFIRE"
     FAILOVER = "FAILOVER"
@@ -26,7 +26,7 @@ class FireSource(StrEnum):
 NONE: Final[frozenset[Any]] = frozenset()
 """No items, no instances: thousands of jobs share it, since Python makes a new object for each empty set."""
 
-SCHEDULED = frozenset({FireSource.CRON, FireSource.MISFIRE})
+SCHEDULED = frozenset({FireSource.SCHEDULE, FireSource.MISFIRE})
 """Why a run is made if its schedule asks for it."""
 ASKED = frozenset({FireSource.TRIGGER, FireSource.BACKFILL})
 """Why a run is made if somebody has asked for it."""

@@ -129,9 +129,9 @@ def _life(number: int) -> list[JobEvent]:
     job, me, now = f"other-{number % 1000}", "10.0.0.1@-@7-0a1b2c3d", time.time()
     slot, task = int(now * 1000), f"{job}@-@0@-@READY@-@{me}@-@{number:x}"
     return [
-        Began(job, me, slot, FireSource.CRON, (0,), 0.001, (task,)),
-        Started(job, me, slot, FireSource.CRON, (0,), task, now),
-        Ended(job, me, slot, FireSource.CRON, 0, Outcome.COMPLETED, 0.01, task, now + 0.01),
+        Began(job, me, slot, FireSource.SCHEDULE, (0,), 0.001, (task,)),
+        Started(job, me, slot, FireSource.SCHEDULE, (0,), task, now),
+        Ended(job, me, slot, FireSource.SCHEDULE, 0, Outcome.COMPLETED, 0.01, task, now + 0.01),
     ]
 
 

@@ -156,7 +156,7 @@ def ours(**settings: Any) -> Callable[[Plan, Handler], Awaitable[None]]:
 
 
 def _flight(config: JobConfig, job: Job) -> Execution:
-    claim = Claim(Fire(0, FireSource.CRON), "me", 1, {0: VersionedRecord(Record(), 0, 1)}, {})
+    claim = Claim(Fire(0, FireSource.SCHEDULE), "me", 1, {0: VersionedRecord(Record(), 0, 1)}, {})
     views = Latest(JobView(Layout("flow"), Tree(), config))
     reins = StreamControl(views.value, views, RunCounts(), Events())
     return Execution(job, config, claim, _NoOffsets(), Executors(), _raise, RetryWaits(views, Latest(Ending())), reins)

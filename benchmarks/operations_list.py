@@ -30,8 +30,8 @@ ITEMS: Final = 10
 SERVERS: Final = 3
 EVERY: Final = 30
 """Seconds between two runs of a job in the live view."""
-RUN: Final = Record(1763632800000, "CRON", "10.0.0.1@-@4711-00000000", 1763632800010, 1763632800750, 1763632830000)
-BEGUN: Final = Record(1763632830000, "CRON", "10.0.0.1@-@4711-00000000", 1763632830010, completed=False)
+RUN: Final = Record(1763632800000, "SCHEDULE", "10.0.0.1@-@4711-00000000", 1763632800010, 1763632800750, 1763632830000)
+BEGUN: Final = Record(1763632830000, "SCHEDULE", "10.0.0.1@-@4711-00000000", 1763632830010, completed=False)
 
 
 def measure(*, quick: bool) -> Iterator[Figure]:

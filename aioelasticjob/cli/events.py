@@ -73,7 +73,7 @@ def list_(
         str | None, typer.Option(help="Only runs with this outcome: completed, failed, timed out, …, or running.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="Only runs with this source: CRON, TRIGGER, MISFIRE, FAILOVER or BACKFILL.")
+        str | None, typer.Option(help="Only runs with this source: SCHEDULE, TRIGGER, MISFIRE, FAILOVER or BACKFILL.")
     ] = None,
     since: Since = None,
     until: Annotated[str | None, typer.Option(help="Only runs before then, given in the same way.")] = None,

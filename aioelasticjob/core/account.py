@@ -286,7 +286,7 @@ class JobState:
         """
         begins = self.clock.now
         next_fire = self.timeline.upcoming or 0
-        if fire.slot == next_fire and fire.source is FireSource.CRON:  # the moment is still to come
+        if fire.slot == next_fire and fire.source is FireSource.SCHEDULE:  # the moment is still to come
             begins = fire.start
             next_fire = self.timeline.following()
         newest = Newest.LATE if fire.source is FireSource.MISFIRE else Newest.RUN

@@ -273,4 +273,4 @@ def _shared_fire(fires: Collection[Fire]) -> Fire:
 @lru_cache(maxsize=64)
 def _fire_of(moment: int, delay: int) -> Fire:
     """Return the fire of a scheduled moment: one object for all jobs that wait for this moment."""
-    return Fire(moment, FireSource.CRON, delay=delay)
+    return Fire(moment, FireSource.SCHEDULE, delay=delay)

@@ -70,7 +70,7 @@ def fire_of(run: str, view: JobView, present: int) -> Fire:
     """Return the fire of an earlier run, for its ``after``; if its moment is not known any more, it is ``present``."""
     moment = moment_of(run)
     if moment is not None:
-        return Fire(moment, FireSource.CRON)
+        return Fire(moment, FireSource.SCHEDULE)
     kind, _, about = run.partition("-")
     number, _, slot = about.partition("-")
     source = FireSource.BACKFILL if kind == "backfill" else FireSource.TRIGGER

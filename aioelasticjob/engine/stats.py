@@ -186,7 +186,7 @@ class ExecutionStats:
     def _put_closed(self, item: int, closed: VersionedRecord) -> None:
         run = closed.record
         now = self._clock.now()
-        source = next((one for one in FireSource if one == run.source), FireSource.CRON)
+        source = next((one for one in FireSource if one == run.source), FireSource.SCHEDULE)
         name = run_name(run.moment, run.request)
         task = task_id(self._job, str(item), run.instance, name, closed.zxid or run.moment)
         event = Closed(self._job, self._me, run.moment, source, item, Outcome.STOPPED, run.instance, task, now)

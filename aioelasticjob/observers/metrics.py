@@ -40,7 +40,7 @@ RESULTS = ("delivered", "failed", "dropped")
 """What becomes of failures for error handlers."""
 LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30)
 HELP = {
-    "fires": "Claims of items, by source: CRON, TRIGGER, MISFIRE (late runs), FAILOVER (rescues), BACKFILL.",
+    "fires": "Claims of items, by source: SCHEDULE, TRIGGER, MISFIRE (late runs), FAILOVER (rescues), BACKFILL.",
     "runs": "Items' runs that ended, by outcome.",
     "failed_attempts": "Attempts that failed of jobs with a retry, the last one of a failed run among them.",
     "misfires": "Scheduled moments that passed without a run, added up over the items concerned.",
@@ -133,7 +133,7 @@ class Metrics:
             most -= 1
             if isinstance(event, Ended):
                 self._took.labels(event.job, event.outcome.value).observe(max(0.0, event.seconds))
-            elif isinstance(event, Began) and event.source == "CRON":
+            elif isinstance(event, Began) and event.source == "SCHEDULE":
                 self._late.labels(event.job).observe(max(0.0, event.late))
 
     async def render(self, accept: str = "") -> tuple[bytes, str]:

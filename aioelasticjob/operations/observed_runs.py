@@ -68,7 +68,7 @@ def _new_reports(before: Record | None, record: Record) -> list[Owing]:
 
 
 def _misfire(item: int, one: Owing) -> ObservedRun:
-    return ObservedRun(item, one.last, one.last, "CRON", MISFIRED, "", missed=count_of(one.count))
+    return ObservedRun(item, one.last, one.last, "SCHEDULE", MISFIRED, "", missed=count_of(one.count))
 
 
 def _missed(one: Owing) -> MissedMoments:

@@ -29,7 +29,7 @@ class RunFields(TypedDict, total=False):
     fire_time: datetime
     """2026-01-01 00:00 UTC unless given; its time zone is that of the job."""
     source: FireSource
-    """``TRIGGER`` with a request and ``CRON`` without one, unless given."""
+    """``TRIGGER`` with a request and ``SCHEDULE`` without one, unless given."""
     request: Mapping[str, object]
     """Its JSON is the ``job_parameter``, as in a real run."""
     attempt: int
@@ -85,7 +85,7 @@ def _of_run(least_total: int, offsets: dict[int, str], given: RunFields) -> dict
     fire_time = given.get("fire_time", FIRST_MOMENT)
     asked = parameter_text(given.get("request"))
     if asked is None:
-        usual_source = FireSource.CRON
+        usual_source = FireSource.SCHEDULE
         parameter = given.get("job_parameter", "")
     else:
         usual_source = FireSource.TRIGGER

@@ -181,7 +181,7 @@ class _Course:
         A run that gave way has left its moment open: if nobody goes on with it before the next one, it is missed.
         """
         begun = [run.begun for run in runs if not self._gave_way(run)]
-        on_time = {(one.instance, one.slot) for one in begun if one.source is FireSource.CRON}
+        on_time = {(one.instance, one.slot) for one in begun if one.source is FireSource.SCHEDULE}
         reported = set[tuple[str, int]]()
         for report in reports:
             mine = {(report.event.instance, slot) for slot in self._moments if report.names(slot)}

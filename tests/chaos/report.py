@@ -79,8 +79,8 @@ def _runs(played: Played) -> Iterator[str]:
         yield f"  how they ended                   {_listed(ends)}"
         moments = sum(len(one.items) * one.moments for one in reports)
         yield f"  misfires reported       {len(reports):>6}   of {moments} moments"
-        cron = [run.begun.at - run.begun.slot / 1000 for run in runs if run.begun.source is FireSource.CRON]
-        yield f"  CRON runs late          {median(cron):>6.3f} s in the median, {max(cron):.3f} s at most"
+        cron = [run.begun.at - run.begun.slot / 1000 for run in runs if run.begun.source is FireSource.SCHEDULE]
+        yield f"  SCHEDULE runs late      {median(cron):>6.3f} s in the median, {max(cron):.3f} s at most"
         gap, item = max(_gaps(facts, config, played.span))
         yield f"  longest gap             {gap:>6.1f} s between two runs of item {item}"
         if rescues := sorted(_rescues(runs)):

@@ -19,7 +19,7 @@ from tests.support.worker_journal import GAVE_WAY, HOST, Pen, TrueTime, read
 
 T = 1_800_000_000.0
 """A moment of both schedules."""
-CRON, MISFIRE, FAILOVER = FireSource.CRON, FireSource.MISFIRE, FireSource.FAILOVER
+CRON, MISFIRE, FAILOVER = FireSource.SCHEDULE, FireSource.MISFIRE, FireSource.FAILOVER
 RESCUED = JobConfig.build(job_name="job", cron="0/3 * * * * ?", failover=True)
 PLAIN = JobConfig.build(job_name="job", cron="0/3 * * * * ?")
 

@@ -9,7 +9,7 @@ from aioelasticjob.operations import ItemStatus, JobStatus
 
 
 def test_a_record_shows_null_for_what_has_yet_to_come() -> None:
-    under_way = Record(1_767_258_000_000, "CRON", begun=1_767_258_000_250, completed=False)
+    under_way = Record(1_767_258_000_000, "SCHEDULE", begun=1_767_258_000_250, completed=False)
     items = tuple(
         ItemStatus(n, None, None, None, None, False, False, False, record) for n, record in enumerate((under_way, None))
     )
@@ -18,7 +18,7 @@ def test_a_record_shows_null_for_what_has_yet_to_come() -> None:
     assert [item["record"] for item in shown if isinstance(item, dict)] == [
         {
             "slot": "2026-01-01T09:00:00.000+00:00",
-            "source": "CRON",
+            "source": "SCHEDULE",
             "instance": None,
             "lastBeginTime": "2026-01-01T09:00:00.250+00:00",
             "lastCompleteTime": None,

@@ -112,7 +112,7 @@ def test_jobs_and_servers_fit_into_eighty_characters_without_broken_words() -> N
 def test_the_instances_and_items_of_a_job_fit_into_eighty_characters_without_broken_words() -> None:
     holder = "192.168.100.200@-@1234567-3ae223a4"
     config = JobConfig.build(job_name="report", cron="0 0 2 * * ?", sharding_total_count=12)
-    record = Record(0, "CRON", holder, begun=1_767_257_900_000, completed_at=1_767_257_912_345, outcome="completed")
+    record = Record(0, "SCHEDULE", holder, begun=1_767_257_900_000, completed_at=1_767_257_912_345, outcome="completed")
     items = tuple(ItemStatus(item, "Shanghai", holder, None, None, False, False, False, record) for item in range(12))
     joined = datetime.fromtimestamp(NINE - 5000, UTC)
     one = InstanceStatus(holder, "192.168.100.200", "scheduler-host-1", 1_234_567, joined, True, tuple(range(12)), ())

@@ -34,7 +34,7 @@ def ended(outcome: str, begun: float, seconds: float = 1.0) -> Record:
     """Return the record of a run that began at ``begun``, seconds since the epoch."""
     began = int(begun * 1000)
     done = began + int(seconds * 1000)
-    return Record(slot=began, source="CRON", instance=INSTANCES[0], begun=began, completed_at=done, outcome=outcome)
+    return Record(slot=began, source="SCHEDULE", instance=INSTANCES[0], begun=began, completed_at=done, outcome=outcome)
 
 
 def status(

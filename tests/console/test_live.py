@@ -561,7 +561,7 @@ def test_an_instance_keeps_its_colour_while_it_is_there() -> None:
     assert len({palette.css_class(f"i{number}") for number in range(COLOURS + 3)}) == COLOURS
 
 
-def _run(item: int, begun: int, took: int, outcome: str = "completed", source: str = "CRON") -> ObservedRun:
+def _run(item: int, begun: int, took: int, outcome: str = "completed", source: str = "SCHEDULE") -> ObservedRun:
     return ObservedRun(item, begun, begun + took, source, outcome, "an instance")
 
 

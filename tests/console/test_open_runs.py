@@ -27,7 +27,7 @@ def row(began: float = NOW, number: int = 0, *, job: str = "report", fence: int 
         job=job,
         task_id=task,
         item=number,
-        source="CRON",
+        source="SCHEDULE",
         host="host",
         ip="10.0.0.1",
         instance=INSTANCES[0],

@@ -121,7 +121,7 @@ def test_jobs_are_sorted_by_each_column_and_turned_around_by_a_second_click(
 
 def test_the_worst_job_comes_first_until_another_order_is_chosen(there: Site, open_page: Callable[..., Page]) -> None:
     now = there.clock.now()
-    flaky = [ObservedRun(0, n, n, "CRON", "failed" if n % 3 == 0 else "completed", "") for n in range(10)]
+    flaky = [ObservedRun(0, n, n, "SCHEDULE", "failed" if n % 3 == 0 else "completed", "") for n in range(10)]
     there.show(
         status("a-well", (item(0),), now=now),
         status("b-flaky", (item(0, record=ended("completed", now)),), now=now),

@@ -35,7 +35,7 @@ STYLE = Style(language("en"), ZoneInfo("UTC"), lambda window: f"/w?{window.start
 
 
 def _run(item: int, begun: int, took: int, outcome: str = "completed", **more: str) -> ObservedRun:
-    return ObservedRun(item, begun, begun + took, more.get("source", "CRON"), outcome, "", more.get("id", ""))
+    return ObservedRun(item, begun, begun + took, more.get("source", "SCHEDULE"), outcome, "", more.get("id", ""))
 
 
 def _asked(store: Any, job: JobStatus, window: Window, *kept: ObservedRun) -> Runs:

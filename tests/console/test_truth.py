@@ -156,7 +156,7 @@ def test_seven_days_of_many_runs_are_a_heat_map_that_leads_to_single_runs(
     now = there.clock.now()
     there.show(status("busy", (item(0), item(1)), now=now, cron="0 * * * * ?"))
     begun = [int((now - 60 * n) * 1000) for n in range(9000)]
-    runs = [ObservedRun(n % 2, at, at + 500, "CRON", "completed", "") for n, at in enumerate(begun)]
+    runs = [ObservedRun(n % 2, at, at + 500, "SCHEDULE", "completed", "") for n, at in enumerate(begun)]
     there.watch.runs["busy"] = deque(reversed(runs))
     page = open_page("/r/billing/job/busy?span=7d")
     timeline = page.locator("#job-timeline")

@@ -108,7 +108,7 @@ class Case:
         """Write the record of a run that began at its moment and is over."""
         moment = int((BEGIN + second) * 1000)
         known: dict[str, object] = {"begun": moment, "completed_at": moment + 100, "accounted": moment}
-        self.write(item, Record(**{"slot": moment, "source": "CRON", "instance": instance, **known, **fields}))  # type: ignore[arg-type]
+        self.write(item, Record(**{"slot": moment, "source": "SCHEDULE", "instance": instance, **known, **fields}))  # type: ignore[arg-type]
 
     def was_cut_off(self, item: int, second: float, instance: str = OTHER, **fields: object) -> None:
         """Write the record of a run that was cut off."""
@@ -234,7 +234,7 @@ class Case:
         return ClaimResult(Claim(command.fire, ME, 1, written, before))
 
     def claim(
-        self, state: JobState, items: Collection[int], slot: int, source: FireSource = FireSource.CRON
+        self, state: JobState, items: Collection[int], slot: int, source: FireSource = FireSource.SCHEDULE
     ) -> Claim | None:
         """Let the instance claim items for a moment, in milliseconds; the result is None if the registry refuses it."""
         command, promised = state.claim(state.view, Fire(slot, source), {item: state.items[item] for item in items})
@@ -248,7 +248,7 @@ class Case:
     def begin(self, state: JobState) -> Claim:
         """Let the instance claim what is due now."""
         due = state.due()
-        source = FireSource.MISFIRE if due.late or state.is_catch_up(state.timeline.newest) else FireSource.CRON
+        source = FireSource.MISFIRE if due.late or state.is_catch_up(state.timeline.newest) else FireSource.SCHEDULE
         claim = self.claim(state, due.items, state.timeline.newest, source)
         assert claim is not None
         return claim

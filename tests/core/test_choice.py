@@ -172,7 +172,7 @@ def test_what_is_due_is_claimed_then_run_and_then_what_came_meanwhile_is_run_lat
     here.case.now, here.answers = 1.1, {RunItems: run}
     here.run_next()
     assert [type(command) for command in here.commands] == [ClaimItems, AwaitMoment, RunItems]
-    assert here.claimed == [(FireSource.CRON, 1.0, [0, 1])]
+    assert here.claimed == [(FireSource.SCHEDULE, 1.0, [0, 1])]
     assert here.case.reports == []
     here.answers.clear()
     here.run_next()
@@ -186,7 +186,7 @@ def test_a_claim_is_sent_ahead_only_within_its_lead() -> None:
     assert here.run_next() is None
     here.case.now = 9.81
     here.run_next()
-    assert here.claimed == [(FireSource.CRON, 10.0, [0])]
+    assert here.claimed == [(FireSource.SCHEDULE, 10.0, [0])]
 
 
 def test_no_claim_is_sent_ahead_by_a_clock_that_is_not_tolerated() -> None:
@@ -236,7 +236,7 @@ def test_items_whose_record_or_lock_has_changed_are_read_again_and_the_others_cl
         steps.send(here.case.take(claim))
     assert ended.value.value.claim is None
     here.run_next()
-    assert here.claimed == [(FireSource.CRON, 1.0, [0])]
+    assert here.claimed == [(FireSource.SCHEDULE, 1.0, [0])]
     assert here.case.reports == []
 
 
@@ -247,7 +247,7 @@ def test_items_that_run_elsewhere_are_run_late_when_that_has_ended() -> None:
     here.state.read_again([1])
     here.case.now = 1.1
     here.run_next()
-    assert here.claimed == [(FireSource.CRON, 1.0, [0])]
+    assert here.claimed == [(FireSource.SCHEDULE, 1.0, [0])]
     here.case.locks.clear()
     here.case.ran(1, 0, completed_at=slot(1.3))
     here.state.released(1)
@@ -264,11 +264,11 @@ def test_items_that_nodes_made_by_hand_keep_from_being_claimed_have_missed_their
     here.run_next()
     del here.answers[ClaimItems]
     here.run_next()
-    assert here.claimed == [(FireSource.CRON, 1.0, [0])]
+    assert here.claimed == [(FireSource.SCHEDULE, 1.0, [0])]
     assert here.case.reported(1) == [(1, 1, OBSTRUCTED)]
     here.case.now = 2.1
     here.run_next()
-    assert here.claimed == [(FireSource.CRON, 2.0, [0, 1])]
+    assert here.claimed == [(FireSource.SCHEDULE, 2.0, [0, 1])]
 
 
 def test_a_claim_ahead_with_an_outdated_view_is_sent_again_at_once() -> None:
@@ -278,7 +278,7 @@ def test_a_claim_ahead_with_an_outdated_view_is_sent_again_at_once() -> None:
     here.run_next()
     del here.answers[ClaimItems]
     here.run_next()
-    assert here.claimed == [(FireSource.CRON, 1, [0])]
+    assert here.claimed == [(FireSource.SCHEDULE, 1, [0])]
 
 
 def test_a_claim_ahead_waits_for_its_moment_which_is_then_run_on_time() -> None:
@@ -364,7 +364,7 @@ def test_a_moment_refused_because_of_the_clock_is_given_up_only_by_the_items_tha
     here.case.give(1, ME)
     here.case.now = 11.0
     here.run_next()
-    assert here.claimed == [(FireSource.CRON, 10.0, [1])]
+    assert here.claimed == [(FireSource.SCHEDULE, 10.0, [1])]
 
 
 def test_only_the_first_refused_fire_of_a_series_is_to_be_logged() -> None:
@@ -625,7 +625,7 @@ def test_a_request_that_was_changed_before_its_listeners_heard_of_it_runs_nothin
     assert here.claimed == []
 
 
-@pytest.mark.parametrize(("misfire", "source"), [(True, FireSource.MISFIRE), (False, FireSource.CRON)])
+@pytest.mark.parametrize(("misfire", "source"), [(True, FireSource.MISFIRE), (False, FireSource.SCHEDULE)])
 def test_backfills_and_scheduled_moments_take_turns(misfire: bool, source: FireSource) -> None:
     here = chosen(misfire=misfire)
     here.case.put(LAYOUT.requests)

@@ -23,7 +23,7 @@ from aioelasticjob.core.records import ended, given_back, left_open
 from aioelasticjob.model import Outcome, Owing, Record, VersionedRecord
 
 ME, OTHER, GONE = "10.0.0.1@-@1", "10.0.0.2@-@1", "10.0.0.3@-@1"
-RAN = Record(slot=5_000, source="CRON", instance=OTHER, begun=5_000, completed_at=5_100, accounted=7_000)
+RAN = Record(slot=5_000, source="SCHEDULE", instance=OTHER, begun=5_000, completed_at=5_100, accounted=7_000)
 MINE, THEIRS, LOST = (Owing(one, 9_000, 1_000, 2_000, 2, "why") for one in (ME, OTHER, GONE))
 
 

@@ -21,7 +21,7 @@ from aioelasticjob.core.records import (
 )
 from aioelasticjob.model import FireSource, Outcome, Owing, Record, VersionedRecord
 
-SCHEDULED = Record(1_000, "CRON", "10.0.0.1@-@1", 1_001, 1_002, 2_000, True, "completed", accounted=1_000)
+SCHEDULED = Record(1_000, "SCHEDULE", "10.0.0.1@-@1", 1_001, 1_002, 2_000, True, "completed", accounted=1_000)
 TRIGGERED = replace(SCHEDULED, source="TRIGGER", asked=1_500, parameter="day 7")
 text = some.text(some.characters(exclude_categories=["Cs"]))
 times = some.integers(0, MAX_MILLISECONDS)

@@ -153,7 +153,7 @@ def test_a_loss_is_noted_once_whatever_is_written_of_its_item_afterwards() -> No
     end(job, job.view(), 0)
     version = job.registry.nodes[LAYOUT.request_item("r", 0)].stat.version
     end(job, job.view(), 0)
-    assert done(job.settlements.give_back(job.taken(Fire(2 * NOW, FireSource.CRON), [0])))
+    assert done(job.settlements.give_back(job.taken(Fire(2 * NOW, FireSource.SCHEDULE), [0])))
     assert job.registry.nodes[LAYOUT.request_item("r", 0)].stat.version == version
 
 

@@ -81,7 +81,7 @@ def test_a_backfill_is_read_as_it_was_written() -> None:
         *(
             json.dumps({"kind": "TRIGGER", "count": 1, "asked": 1, **one}).encode()
             for one in (
-                *({"kind": "CRON"}, {"kind": []}, {"count": "1"}, {"count": -1}, {"count": True}, {"asked": 1.5}),
+                *({"kind": "SCHEDULE"}, {"kind": []}, {"count": "1"}, {"count": -1}, {"count": True}, {"asked": 1.5}),
                 *({"items": []}, {"items": [1, "2"]}, {"items": 3}, {"items": [-1]}, {"at": None}, {"at": 10**18}),
                 *(
                     {"parameter": {"a": 1}},

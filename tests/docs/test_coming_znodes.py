@@ -59,7 +59,7 @@ def seen() -> Seen:
 
         one, two = await cluster.start(app), await cluster.start(app)
         found.hosts = [one.host, two.host]
-        await cluster.event(Began, source=FireSource.CRON)
+        await cluster.event(Began, source=FireSource.SCHEDULE)
         await anyio.sleep(1)
         await look("running")
         one.kill("silent")

@@ -13,7 +13,7 @@ A, B = 1, 2
 
 
 def line(what: What, pid: int, at: float, slot: float, fence: int, *, reborn: bool = False) -> Line:
-    return Line(what, pid, at, f"{pid}{'-again' * reborn}", 0, slot, "CRON", fence)
+    return Line(what, pid, at, f"{pid}{'-again' * reborn}", 0, slot, "SCHEDULE", fence)
 
 
 def misfire(pid: int, slot: float) -> Line:

@@ -81,7 +81,7 @@ class DataflowRun:
 
     async def run(self) -> None:
         seen = {item: VersionedRecord(Record(), 0, 1) for item in self.items}
-        claim = Claim(Fire(0, FireSource.CRON), "me", 1, seen, {})
+        claim = Claim(Fire(0, FireSource.SCHEDULE), "me", 1, seen, {})
         view = JobView(Layout("flow"), Tree(), self.config)
         self.stream_control = StreamControl(view, Latest(view), RunCounts(), self.events)
         self.execution = Execution(

@@ -44,7 +44,7 @@ def test_nothing_is_written_under_an_assignment_or_schedules_that_were_replaced(
 def test_a_record_that_somebody_else_has_written_meanwhile_stays_as_it_is(job: ClaimedJob) -> None:
     job.elsewhere(0, running=False)
     job.learn()
-    theirs = Record(SLOT + 1000, "CRON", "other", 2, accounted=SLOT + 1000)
+    theirs = Record(SLOT + 1000, "SCHEDULE", "other", 2, accounted=SLOT + 1000)
     job.elsewhere(0, theirs, running=False)
     assert written(job, job.view()) == {}
     assert job.record(0) == theirs

@@ -25,7 +25,7 @@ def test_an_idle_job_leaves_at_once_though_its_next_claim_waits() -> None:
             await here.until(9.95)  # claims are sent 120 ms ahead at the latest
         assert here.now() < 10.0
 
-    assert simulate(scene).starts() == [(5.0, "CRON", 5.0)]
+    assert simulate(scene).starts() == [(5.0, "SCHEDULE", 5.0)]
 
 
 def test_a_claim_is_there_when_its_moment_comes_and_the_handler_begins_then() -> None:
@@ -66,7 +66,7 @@ def test_a_claim_whose_moment_is_overtaken_by_news_leaves_everything_as_it_was(f
             await here.write(Delete(LAYOUT.server_paused("127.0.0.1")))
             await here.until(16)
 
-    assert simulate(scene).starts() == ([] if first else [(5.0, "CRON", 5.0)]) + [(15.0, "CRON", 15.0)]
+    assert simulate(scene).starts() == ([] if first else [(5.0, "SCHEDULE", 5.0)]) + [(15.0, "SCHEDULE", 15.0)]
 
 
 def test_what_a_claim_that_was_given_back_has_claimed_is_run_at_its_moment_by_whoever_holds_the_item_then() -> None:
@@ -76,7 +76,7 @@ def test_what_a_claim_that_was_given_back_has_claimed_is_run_at_its_moment_by_wh
             await here.write(Create(LAYOUT.server("10.9.9.9"), b"other"))  # news that changes nothing for us
             await here.until(12)
 
-    assert simulate(scene).starts() == [(5.0, "CRON", 5.0), (10.0, "CRON", 10.0)]
+    assert simulate(scene).starts() == [(5.0, "SCHEDULE", 5.0), (10.0, "SCHEDULE", 10.0)]
 
 
 def test_a_process_that_is_late_for_a_moment_runs_what_it_has_claimed_and_does_not_claim_it_twice() -> None:
@@ -88,7 +88,7 @@ def test_a_process_that_is_late_for_a_moment_runs_what_it_has_claimed_and_does_n
         await here.until(22)
         here.faults.resume(them.people["a"])
         await here.until(25)
-        assert [(round(run.at, 1), run.source) for run in them.runs] == [(10.0, "CRON"), (22.0, "CRON")]
+        assert [(round(run.at, 1), run.source) for run in them.runs] == [(10.0, "SCHEDULE"), (22.0, "SCHEDULE")]
         settled = await here.observer.get(LAYOUT.item(0).execution)
         assert settled.stat.version == before.stat.version + 1  # the claim was not given back
 
@@ -113,7 +113,7 @@ def test_a_claim_that_waits_owns_no_task_no_coroutine_and_no_cancel_scope() -> N
             assert what_waits() == before
             await here.until(11)
 
-    assert simulate(scene).starts() == [(5.0, "CRON", 5.0), (10.0, "CRON", 10.0)]
+    assert simulate(scene).starts() == [(5.0, "SCHEDULE", 5.0), (10.0, "SCHEDULE", 10.0)]
 
 
 def test_a_claim_that_was_given_back_is_not_kept() -> None:
@@ -143,6 +143,6 @@ def test_an_item_that_another_instance_settles_just_before_a_moment_runs_at_that
         await here.until(25)
         begun = [run for run in them.runs if run.host == "b"]
         assert len(begun) == 2
-        assert all(20 <= run.at < 20.1 and run.source == "CRON" for run in begun), begun
+        assert all(20 <= run.at < 20.1 and run.source == "SCHEDULE" for run in begun), begun
 
     simulate(scene)

@@ -35,7 +35,7 @@ T = TypeVar("T")
 LAYOUT = Layout("job")
 ME, MINE, THEIRS = "10.0.0.1@-@1", 1, 2
 SLOT, NOW, NEXT = 1_000_000, 1_000_500, 1_001_000
-CRON, RESCUE = Fire(SLOT, FireSource.CRON), Fire(SLOT, FireSource.FAILOVER)
+CRON, RESCUE = Fire(SLOT, FireSource.SCHEDULE), Fire(SLOT, FireSource.FAILOVER)
 CONFIG = JobConfig.build(job_name="job", sharding_total_count=3)
 Word = str | Callable[[], object]
 
@@ -191,7 +191,10 @@ class ClaimedJob:
 
     def elsewhere(self, item: int, record: Record | None = None, *, running: bool = True) -> None:
         """Let another instance claim an item."""
-        paths, data = LAYOUT.item(item), records.encode(record or Record(SLOT - 1000, "CRON", "other", 1, 0, 0, False))
+        paths, data = (
+            LAYOUT.item(item),
+            records.encode(record or Record(SLOT - 1000, "SCHEDULE", "other", 1, 0, 0, False)),
+        )
         there = paths.execution in self.registry.nodes
         begin: list[Op] = [Set(paths.execution, data, -1) if there else Create(paths.execution, data)]
         lock: list[Op] = [Create(paths.running, b"other@-@2", ephemeral=True)] if running else []
@@ -199,7 +202,7 @@ class ClaimedJob:
 
     def orphaned(self, item: int) -> None:
         """Let another instance die in the midst of an item, and the leader mark its orphan."""
-        self.elsewhere(item, Record(SLOT, "CRON", "other", 1, 0, 0, completed=False), running=False)
+        self.elsewhere(item, Record(SLOT, "SCHEDULE", "other", 1, 0, 0, completed=False), running=False)
         self.write(Create(LAYOUT.item(item).orphan))
         self.learn()
 
@@ -221,13 +224,13 @@ def test_what_is_claimed_runs_until_it_is_settled() -> None:
     assert (taken.stale, taken.obstructed, taken.renewed) == (False, frozenset(), frozenset())
     assert job.running() == [0, 1, 2]
     assert set(taken.claim.fences.values()) == {job.registry.zxid}
-    assert job.record() == Record(SLOT, "CRON", ME, NOW, 0, NEXT, completed=False, accounted=SLOT)
+    assert job.record() == Record(SLOT, "SCHEDULE", ME, NOW, 0, NEXT, completed=False, accounted=SLOT)
     assert job.settle(taken.claim, Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT)
     assert job.running() == []
     assert [job.record(item).outcome for item in job.items] == ["completed", "failed", "timed out"]
     assert all(job.record(item).completed for item in job.items)
     assert job.seen[0].record.accounted == SLOT
-    assert job.taken(Fire(NEXT, FireSource.CRON)).items[0].version == 2
+    assert job.taken(Fire(NEXT, FireSource.SCHEDULE)).items[0].version == 2
 
 
 def test_a_claim_of_an_item_that_runs_elsewhere_takes_none_so_that_all_are_read_again() -> None:
@@ -243,14 +246,14 @@ def test_a_claim_of_an_item_that_runs_elsewhere_takes_none_so_that_all_are_read_
 def test_a_moment_that_somebody_has_claimed_is_nobody_elses() -> None:
     job = ClaimedJob()
     for item in job.items:
-        job.elsewhere(item, Record(SLOT, "CRON", "other", 1, 1, 0, completed=True), running=False)
+        job.elsewhere(item, Record(SLOT, "SCHEDULE", "other", 1, 1, 0, completed=True), running=False)
     assert job.claim() == ClaimResult(None, renewed=frozenset(job.items))
     assert job.running() == []
 
 
 def test_a_record_that_was_written_meanwhile_is_read_again_and_then_claimed() -> None:
-    job, cut_off = ClaimedJob(), Record(SLOT - 1000, "CRON", "other", 7, 0, 0, completed=False)
-    job.elsewhere(0, Record(SLOT - 1000, "CRON", "other", 1, 1, 0, completed=True), running=False)
+    job, cut_off = ClaimedJob(), Record(SLOT - 1000, "SCHEDULE", "other", 7, 0, 0, completed=False)
+    job.elsewhere(0, Record(SLOT - 1000, "SCHEDULE", "other", 1, 1, 0, completed=True), running=False)
     job.elsewhere(1, cut_off, running=False)
     assert job.claim().renewed == {0, 1, 2}
     job.learn()
@@ -409,7 +412,7 @@ def test_a_rescue_that_another_has_taken_is_stale() -> None:
 def test_an_orphan_whose_run_is_completed_after_all_is_not_rescued() -> None:
     job = ClaimedJob()
     job.orphaned(1)
-    job.elsewhere(1, Record(SLOT, "CRON", "other", 1, 2, 0, completed=True), running=False)
+    job.elsewhere(1, Record(SLOT, "SCHEDULE", "other", 1, 2, 0, completed=True), running=False)
     assert job.claim(RESCUE, {1}) == ClaimResult(None, renewed=frozenset({1}))
     assert job.running() == []
 
@@ -438,7 +441,7 @@ def test_an_item_that_can_have_no_lock_holds_up_no_claim_of_the_next_moment() ->
     job.registry.commit([Create(LAYOUT.item(1).execution, b"", ephemeral=True)], THEIRS)
     job.learn()
     for slot in (SLOT, NEXT):  # for each moment it turns out once
-        assert job.claim(Fire(slot, FireSource.CRON)).obstructed == {1}
+        assert job.claim(Fire(slot, FireSource.SCHEDULE)).obstructed == {1}
 
 
 def test_records_whose_parent_was_removed_are_made_again() -> None:
@@ -474,7 +477,7 @@ def test_who_rescues_a_triggered_run_or_its_rescue_knows_what_was_asked_for() ->
     assert (job.record(1).source, job.record(1).parameter) == ("FAILOVER", "day 7")
 
 
-@pytest.mark.parametrize("source", [FireSource.CRON, FireSource.MISFIRE])
+@pytest.mark.parametrize("source", [FireSource.SCHEDULE, FireSource.MISFIRE])
 def test_a_scheduled_run_has_nothing_of_the_trigger_before_it(source: FireSource) -> None:
     job = ClaimedJob()
     assert job.settle(job.taken(Fire(NOW, FireSource.TRIGGER, "day 7")), *[Outcome.COMPLETED] * 3)
@@ -489,7 +492,7 @@ def test_no_transaction_that_carries_a_triggers_parameter_is_too_large_for_the_r
     job = ClaimedJob(2 * ITEMS_AT_ONCE)
     claim = job.taken(Fire(NOW, FireSource.TRIGGER, "\0" * (MAX_PARAMETER_BYTES // 40)))
     assert job.hand_over(claim) == set(job.items)
-    again = job.taken(Fire(NEXT, FireSource.CRON))
+    again = job.taken(Fire(NEXT, FireSource.SCHEDULE))
     assert done(job.settlements.give_back(again))
     job.learn()
     assert job.record().parameter == claim.fire.parameter
@@ -531,7 +534,7 @@ def test_what_a_record_says_that_is_not_known_is_kept_by_every_write(end: str) -
         assert job.record().slot == SLOT
     assert json.loads(job.registry.nodes[LAYOUT.item(0).execution].data)["newer"] == {"a": [1]}
     job.learn()
-    job.taken(RESCUE if end == "handed over" else Fire(SLOT + 1000, FireSource.CRON), {0})
+    job.taken(RESCUE if end == "handed over" else Fire(SLOT + 1000, FireSource.SCHEDULE), {0})
     assert job.record().unknown
 
 
@@ -568,7 +571,7 @@ def test_an_item_whose_claim_is_given_back_owes_its_moment_again() -> None:
     job = ClaimedJob()
     assert job.settle(job.taken(), *[Outcome.COMPLETED] * 3)
     before = job.record()
-    assert done(job.settlements.give_back(job.taken(Fire(NEXT, FireSource.CRON))))
+    assert done(job.settlements.give_back(job.taken(Fire(NEXT, FireSource.SCHEDULE))))
     assert job.record() == replace(before, accounted=NEXT - 1)
 
 

@@ -369,7 +369,7 @@ def test_no_item_stays_locked_and_none_runs_twice_whatever_the_registry_answers(
     faults: list[list[object]], reads: list[object], ends: int | None, hand_over: bool, outcome: Outcome
 ) -> None:
     job, runs = RefusedJob(), list[tuple[int, int]]()
-    for fire, wrong in zip([CRON, Fire(NEXT, FireSource.CRON)], faults, strict=False):
+    for fire, wrong in zip([CRON, Fire(NEXT, FireSource.SCHEDULE)], faults, strict=False):
         job.session.arm(wrong, reads, ends if fire is CRON else None)
         try:
             claim = attempt(job, fire)

@@ -166,7 +166,7 @@ def test_a_rescuer_starts_from_the_last_offsets_and_gives_the_items_back_at_thei
             assert min(record for one, record in again if one == item) >= saved[item]
         await here.until(70)
         assert cluster.holders(61) == {item: {other} for item in range(items)}
-        assert {source for at, _, _, source in cluster.runs if at >= 60} <= {"CRON", "MISFIRE"}
+        assert {source for at, _, _, source in cluster.runs if at >= 60} <= {"SCHEDULE", "MISFIRE"}
 
     simulate(scene)
 

@@ -80,7 +80,7 @@ def test_a_moment_that_the_last_holder_ran_is_not_run_again(interrupted: bool) -
 def test_what_came_during_a_run_on_another_instance_is_written_and_then_reported_once() -> None:
     job = ClaimedJob(1)
     job.registry.now = SLOT + 1
-    begun = Record(SLOT * 1000, "CRON", OTHER, SLOT * 1000, 0, 0, completed=False, accounted=SLOT * 1000)
+    begun = Record(SLOT * 1000, "SCHEDULE", OTHER, SLOT * 1000, 0, 0, completed=False, accounted=SLOT * 1000)
     paths = LAYOUT.item(0)
     job.write(Create(paths.execution, records.encode(begun)))
     job.registry.commit([Create(paths.running, OTHER.encode(), ephemeral=True)], THEIRS)

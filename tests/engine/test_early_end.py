@@ -27,7 +27,7 @@ def view(*acts: Callable[[Case], object]) -> JobView:
     return case.view()
 
 
-def claim(source: FireSource = FireSource.CRON) -> Claim:
+def claim(source: FireSource = FireSource.SCHEDULE) -> Claim:
     return Claim(Fire(60_000, source), ME, 1, {}, {})
 
 

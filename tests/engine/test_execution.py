@@ -50,7 +50,7 @@ class NoCheckpoints:
 
 def execution_of(config: JobConfig, handler: Callable[[Any], object], *items: int) -> Execution:
     seen = dict.fromkeys(items, VersionedRecord(Record(), 0, 1))
-    claim = Claim(Fire(0, FireSource.CRON), "me", 1, seen, {})
+    claim = Claim(Fire(0, FireSource.SCHEDULE), "me", 1, seen, {})
     return Execution(
         Job.declare(config, handler),
         config,

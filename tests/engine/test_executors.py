@@ -46,7 +46,7 @@ class Checkpoints:
 
 def claim(*items: int) -> Claim:
     seen = dict.fromkeys(items, VersionedRecord(Record(), 0, 17))
-    return Claim(Fire(1_000, FireSource.CRON), "me", 1, seen, {})
+    return Claim(Fire(1_000, FireSource.SCHEDULE), "me", 1, seen, {})
 
 
 def context_of(item: int) -> ItemContext:

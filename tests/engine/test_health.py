@@ -25,7 +25,7 @@ def test_a_job_shows_what_it_holds_and_runs_and_when_it_fires_next() -> None:
     case = Case.of(items=3, cron="0/10 * * * * ?")
     case.give(1, OTHER)
     case.put(LAYOUT.host, ME.encode(), owner=1)
-    claim = Claim(Fire(0, FireSource.CRON), ME, 1, {2: VersionedRecord(Record(), 0, 1)}, {})
+    claim = Claim(Fire(0, FireSource.SCHEDULE), ME, 1, {2: VersionedRecord(Record(), 0, 1)}, {})
     health = JobHealth.of(case.view(), ME, sorted(claim.items), BEGIN + 3, DECLARED, None)
     assert (health.name, health.instance, health.leads, health.problem) == ("job", ME, True, None)
     assert (health.holds, health.running) == ((0, 2), (2,))

@@ -18,7 +18,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
     job = ClaimedJob()
     assert (job.seen[0].record, job.seen[0].version) == (Record(), None)
     promised = Owing("other", SLOT - 500, SLOT - 2000, SLOT - 1000, 2, "the last run was still going on")
-    record = Record(SLOT, "CRON", "other", 1, 2, NEXT, accounted=SLOT + 500, owing=(promised,))
+    record = Record(SLOT, "SCHEDULE", "other", 1, 2, NEXT, accounted=SLOT + 500, owing=(promised,))
     job.elsewhere(0, record, running=False)
     job.learn()
     assert (job.seen[0].record, job.seen[0].version, job.seen[0].zxid) == (record, 0, job.registry.zxid)
@@ -74,7 +74,7 @@ def test_a_lock_that_no_session_holds_is_logged_once(caplog: pytest.LogCaptureFi
 
 def test_a_run_is_cut_off_if_it_was_begun_and_nobody_holds_its_lock() -> None:
     job = ClaimedJob()
-    cut_off = Record(SLOT, "CRON", "other", 1, 0, 0, completed=False)
+    cut_off = Record(SLOT, "SCHEDULE", "other", 1, 0, 0, completed=False)
     job.elsewhere(0, cut_off, running=False)
     job.elsewhere(1, cut_off)
     job.elsewhere(2, replace(cut_off, completed=True), running=False)

@@ -34,7 +34,7 @@ def test_an_item_that_still_runs_elsewhere_is_waited_for_and_then_run_once() -> 
 
     here = simulate(scene)
     moved = next(item for item in (0, 1) if len(here.starts(item)) > 1 and here.starts(item)[1][1] == "MISFIRE")
-    assert here.starts(moved)[:2] == [(10.0, "CRON", 10.0), (35.0, "MISFIRE", 30.0)]
+    assert here.starts(moved)[:2] == [(10.0, "SCHEDULE", 10.0), (35.0, "MISFIRE", 30.0)]
     missed = [event for event in here.events if isinstance(event, Misfired) and moved in event.items]
     assert [(event.moments, round(event.slot / 1000 - here.start), event.why) for event in missed] == [(1, 20, BUSY)]
 
@@ -42,9 +42,9 @@ def test_an_item_that_still_runs_elsewhere_is_waited_for_and_then_run_once() -> 
 @pytest.mark.parametrize(
     ("work", "misfire", "expected"),
     [
-        (3, True, [(10, "CRON"), (15, "CRON")]),
+        (3, True, [(10, "SCHEDULE"), (15, "SCHEDULE")]),
         (7, True, [(12, "MISFIRE"), (19, "MISFIRE")]),
-        (7, False, [(15, "CRON"), (25, "CRON")]),
+        (7, False, [(15, "SCHEDULE"), (25, "SCHEDULE")]),
     ],
 )
 def test_an_item_that_moves_in_the_midst_of_a_run_goes_on_when_that_has_ended(
@@ -95,7 +95,7 @@ def test_an_item_runs_on_though_its_run_could_not_be_given_up_at_once(
         await here.until(81)
         assert (await here.record(0)).outcome == "given up"
         await here.until(181)
-        assert [(at, source) for at, _, _, source in workers.runs[2:]] == [(120, "CRON"), (180, "CRON")]
+        assert [(at, source) for at, _, _, source in workers.runs[2:]] == [(120, "SCHEDULE"), (180, "SCHEDULE")]
 
     simulate(scene, seed=seed)
     assert len(refused) == 2
@@ -131,7 +131,7 @@ def test_a_lock_of_ones_own_session_without_an_execution_is_removed(
         async with app.running() as session:
             await here.until(5)
             (me,) = await here.names(LAYOUT.instances)
-            begun = records.encode(Record(int(here.start * 1000) - 10_000, "CRON", me, 1, completed=False))
+            begun = records.encode(Record(int(here.start * 1000) - 10_000, "SCHEDULE", me, 1, completed=False))
             left = [Create(LAYOUT.item(0).execution, begun), Create(LAYOUT.item(0).running, b"me", ephemeral=True)]
             await session.commit(left, incarnation=session.incarnation)
             await here.until(35)
@@ -154,7 +154,7 @@ def test_a_lock_of_an_earlier_life_on_an_item_that_another_instance_holds_is_rem
             await here.until(5)
             (job,) = two.health.jobs
             item = job.holds[0]
-            begun = records.encode(Record(int(here.start * 1000) - 10_000, "CRON", "me", 1, completed=False))
+            begun = records.encode(Record(int(here.start * 1000) - 10_000, "SCHEDULE", "me", 1, completed=False))
             paths = LAYOUT.item(item)
             left = [Create(paths.execution, begun), Create(paths.running, b"me", ephemeral=True)]
             await session.commit(left, incarnation=session.incarnation)

@@ -40,7 +40,7 @@ def test_all_instances_begin_a_moment_at_its_delayed_start_and_all_that_counts_s
             await here.until(79)
             record = await here.record(0)
         for item in range(4):
-            expected = [(round(start(slot), 1), "CRON", float(slot)) for slot in (20, 40, 60)]
+            expected = [(round(start(slot), 1), "SCHEDULE", float(slot)) for slot in (20, 40, 60)]
             assert here.starts(item) == expected
         at = round((START + 60) * 1000)
         assert (record.slot, record.accounted, record.next_fire) == (at, at, at + 20_000)
@@ -73,7 +73,7 @@ def test_a_moment_whose_start_comes_during_a_run_is_run_late() -> None:
         app = here.app(work=start(40) - start(20) + 1, **SETTINGS)
         async with listening(here, app), app.running():
             await here.until(start(40) + 2)
-        assert [(source, slot) for _, source, slot in here.starts()] == [("CRON", 20.0), ("MISFIRE", 40.0)]
+        assert [(source, slot) for _, source, slot in here.starts()] == [("SCHEDULE", 20.0), ("MISFIRE", 40.0)]
 
     simulate(scene)
 
@@ -83,7 +83,7 @@ def test_a_moment_whose_start_comes_after_a_run_is_on_time_though_the_moment_cam
         app = here.app(work=start(40) - start(20) - 1, **SETTINGS)
         async with listening(here, app), app.running():
             await here.until(start(40) + 1)
-        assert [(source, slot) for _, source, slot in here.starts()] == [("CRON", 20.0), ("CRON", 40.0)]
+        assert [(source, slot) for _, source, slot in here.starts()] == [("SCHEDULE", 20.0), ("SCHEDULE", 40.0)]
         assert missed(here) == []
 
     simulate(scene)
@@ -97,7 +97,7 @@ def test_a_moment_that_waits_for_its_start_is_neither_lost_nor_run_twice_when_th
             async with listening(here, app), app.running():
                 await here.until(until)
             await anyio.sleep(0.5)
-        assert [(source, slot) for _, source, slot in here.starts()] == [("CRON", 20.0), ("CRON", 40.0)]
+        assert [(source, slot) for _, source, slot in here.starts()] == [("SCHEDULE", 20.0), ("SCHEDULE", 40.0)]
         assert missed(here) == []
 
     simulate(scene)
@@ -112,7 +112,7 @@ def test_a_moment_that_came_while_no_instance_was_up_is_caught_up_or_missed(catc
         app = here.app(catch_up=catch_up, **SETTINGS)
         async with listening(here, app), app.running():
             await here.until(start(60) - 1)
-        runs = [("CRON", 20.0), *([("MISFIRE", 40.0)] if catch_up else [])]
+        runs = [("SCHEDULE", 20.0), *([("MISFIRE", 40.0)] if catch_up else [])]
         assert [(source, slot) for _, source, slot in here.starts()] == runs
         assert missed(here) == ([] if catch_up else [(40.0, 40.0, 1)])
 
@@ -128,7 +128,7 @@ def test_a_pause_excuses_the_moments_that_came_in_it_and_not_one_whose_start_com
             await here.until((40 + start(40)) / 2)
             await operations.resume(here.observer, "job")
             await here.until(59)
-        assert [(source, slot) for _, source, slot in here.starts()] == [("CRON", 20.0), ("CRON", 40.0)]
+        assert [(source, slot) for _, source, slot in here.starts()] == [("SCHEDULE", 20.0), ("SCHEDULE", 40.0)]
         assert missed(here) == []
 
     simulate(scene)

@@ -25,7 +25,7 @@ def test_every_item_runs_at_every_moment() -> None:
 
     here = simulate(scene)
     for item in range(3):
-        assert here.starts(item) == [(2.0, "CRON", 2.0), (4.0, "CRON", 4.0), (6.0, "CRON", 6.0)]
+        assert here.starts(item) == [(2.0, "SCHEDULE", 2.0), (4.0, "SCHEDULE", 4.0), (6.0, "SCHEDULE", 6.0)]
 
 
 @pytest.mark.parametrize("items", [1, 10, 100])
@@ -66,7 +66,7 @@ def test_moments_that_come_during_a_run_collapse_into_one_late_run() -> None:
 
     here = simulate(scene)
     assert here.starts()[:4] == [
-        (10.0, "CRON", 10.0),
+        (10.0, "SCHEDULE", 10.0),
         (35.0, "MISFIRE", 30.0),
         (60.0, "MISFIRE", 60.0),
         (85.0, "MISFIRE", 80.0),
@@ -74,7 +74,7 @@ def test_moments_that_come_during_a_run_collapse_into_one_late_run() -> None:
     first = next(event for event in here.events if isinstance(event, Misfired))
     assert (first.items, first.moments) == ((0,), 1)  # the newest one is run late
     counts = here.apps[0].counts["job"]
-    assert counts.fires == {"CRON": 1, "MISFIRE": 3}
+    assert counts.fires == {"SCHEDULE": 1, "MISFIRE": 3}
     assert counts.misfired == sum(event.moments for event in here.events if isinstance(event, Misfired))
     assert counts.runs == {"completed": 4}
 
@@ -86,7 +86,7 @@ def test_with_misfire_off_they_are_dropped_and_reported() -> None:
             await here.until(100)
 
     here = simulate(scene)
-    assert here.starts()[:3] == [(10.0, "CRON", 10.0), (40.0, "CRON", 40.0), (70.0, "CRON", 70.0)]
+    assert here.starts()[:3] == [(10.0, "SCHEDULE", 10.0), (40.0, "SCHEDULE", 40.0), (70.0, "SCHEDULE", 70.0)]
     assert [event.moments for event in here.events if isinstance(event, Misfired)][:2] == [2, 2]
 
 
@@ -214,7 +214,7 @@ def test_a_changed_cron_takes_effect_at_once_and_owes_nothing() -> None:
             await here.write(Set(LAYOUT.config, config.to_json(), -1))
             await here.until(25)
 
-    assert simulate(scene).starts() == [(10.0, "CRON", 10.0), (20.0, "CRON", 20.0)]
+    assert simulate(scene).starts() == [(10.0, "SCHEDULE", 10.0), (20.0, "SCHEDULE", 20.0)]
 
 
 def test_nonsense_in_the_configuration_leaves_the_last_good_one() -> None:
@@ -228,7 +228,7 @@ def test_nonsense_in_the_configuration_leaves_the_last_good_one() -> None:
             await here.until(19)
             assert (await here.observer.get(LAYOUT.config)).data != b"{nonsense"
 
-    assert simulate(scene).starts() == [(10.0, "CRON", 10.0), (18.0, "CRON", 18.0)]
+    assert simulate(scene).starts() == [(10.0, "SCHEDULE", 10.0), (18.0, "SCHEDULE", 18.0)]
 
 
 def test_a_changed_count_takes_effect_while_running() -> None:
@@ -257,7 +257,7 @@ def test_a_trigger_runs_now_once_and_takes_no_moment_away() -> None:
             await here.until(12)
             assert (await operations.request(here.observer, "job", "by-hand")).state == "done"
 
-    assert simulate(scene).starts() == [(3.0, "TRIGGER", 3.0), (10.0, "CRON", 10.0)]
+    assert simulate(scene).starts() == [(3.0, "TRIGGER", 3.0), (10.0, "SCHEDULE", 10.0)]
 
 
 def test_a_trigger_just_before_a_moment_does_not_wait_for_it() -> None:
@@ -268,7 +268,7 @@ def test_a_trigger_just_before_a_moment_does_not_wait_for_it() -> None:
             await here.until(12)
 
     first, second = simulate(scene).runs
-    assert (first[2], second[2:]) == ("TRIGGER", ("CRON", 10.0))
+    assert (first[2], second[2:]) == ("TRIGGER", ("SCHEDULE", 10.0))
     assert first[3] < 10
 
 
@@ -279,7 +279,7 @@ def test_a_trigger_during_a_run_waits_for_its_end() -> None:
             await here.trigger()
             await here.until(35)
 
-    assert simulate(scene).starts() == [(20.0, "CRON", 20.0), (26.0, "TRIGGER", 21.0)]
+    assert simulate(scene).starts() == [(20.0, "SCHEDULE", 20.0), (26.0, "TRIGGER", 21.0)]
 
 
 @pytest.mark.parametrize("flag", [LAYOUT.server_disabled("127.0.0.1"), LAYOUT.server_paused("127.0.0.1")])
@@ -292,7 +292,7 @@ def test_a_server_that_is_closed_claims_nothing_and_owes_nothing_afterwards(flag
             await here.write(Delete(flag))
             await here.until(55)
 
-    assert simulate(scene).starts() == [(10.0, "CRON", 10.0), (50.0, "CRON", 50.0)]
+    assert simulate(scene).starts() == [(10.0, "SCHEDULE", 10.0), (50.0, "SCHEDULE", 50.0)]
 
 
 def test_a_disabled_item_is_left_out() -> None:
@@ -330,7 +330,7 @@ def test_what_came_during_a_run_before_the_item_was_switched_off_is_missed_and_t
             await here.until(55)
 
     here = simulate(scene)
-    assert here.starts() == [(10.0, "CRON", 10.0)]
+    assert here.starts() == [(10.0, "SCHEDULE", 10.0)]
     assert misfired(here) == [((0,), 1, 20)]
 
 
@@ -479,7 +479,7 @@ def test_a_clock_that_is_astray_neither_delays_an_item_nor_hurries_it(seconds: i
         async with app.running():
             await here.until(35)
 
-    assert simulate(scene).starts() == [(at, "CRON", at) for at in (10.0, 20.0, 30.0)]
+    assert simulate(scene).starts() == [(at, "SCHEDULE", at) for at in (10.0, 20.0, 30.0)]
 
 
 def test_a_clock_that_is_set_while_a_job_lives_moves_no_moment() -> None:
@@ -493,7 +493,7 @@ def test_a_clock_that_is_set_while_a_job_lives_moves_no_moment() -> None:
                 clock.seconds = ahead
             await here.until(95)
 
-    assert simulate(scene).starts() == [(float(at), "CRON", float(at)) for at in range(10, 100, 10)]
+    assert simulate(scene).starts() == [(float(at), "SCHEDULE", float(at)) for at in range(10, 100, 10)]
 
 
 def test_a_clock_that_runs_ahead_does_not_claim_the_registrys_future() -> None:
@@ -522,7 +522,7 @@ def test_a_record_written_by_hand_owes_nothing_and_is_mended_by_the_next_run() -
             await here.until(15)
             assert (await here.record(0)).outcome == "completed"
 
-    assert simulate(scene).starts() == [(10.0, "CRON", 10.0)]
+    assert simulate(scene).starts() == [(10.0, "SCHEDULE", 10.0)]
 
 
 def misfired(here: SimulatedJobs) -> list[tuple[tuple[int, ...], int, int]]:

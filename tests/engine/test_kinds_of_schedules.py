@@ -45,7 +45,7 @@ def test_it_runs_at_each_moment(settings: dict[str, Any]) -> None:
     async def scene(here: SimulatedJobs) -> None:
         async with here.app(**settings).running():
             await here.until(35)
-        assert here.starts() == [(10.0, "CRON", 10.0), (20.0, "CRON", 20.0), (30.0, "CRON", 30.0)]
+        assert here.starts() == [(10.0, "SCHEDULE", 10.0), (20.0, "SCHEDULE", 20.0), (30.0, "SCHEDULE", 30.0)]
         record = await here.record(0)
         assert (record.slot, record.next_fire) == (round((START + 30) * 1000), round((START + 40) * 1000))
 
@@ -62,7 +62,7 @@ def test_of_the_moments_that_come_during_a_run_the_newest_is_run_late_or_all_are
         async with listening(here, app), app.running():
             await here.until(38)
         late = [(35.0, "MISFIRE", 30.0)] if misfire else []
-        assert here.starts() == [(10.0, "CRON", 10.0), *late]
+        assert here.starts() == [(10.0, "SCHEDULE", 10.0), *late]
         assert missed(here) == ([(20.0, 20.0, 1)] if misfire else [(20.0, 30.0, 2)])
 
     simulate(scene)
@@ -80,7 +80,7 @@ def test_of_the_moments_at_which_no_instance_was_up_only_a_recent_one_is_caught_
         app = here.app(catch_up=catch_up, **settings)
         async with listening(here, app), app.running():
             await here.until(49)
-        assert [(source, slot) for _, source, slot in here.starts()] == [("CRON", 10.0), *runs]
+        assert [(source, slot) for _, source, slot in here.starts()] == [("SCHEDULE", 10.0), *runs]
         assert missed(here) == ([(20.0, 30.0, 2)] if runs else [(20.0, 40.0, 3)])
 
     simulate(scene)

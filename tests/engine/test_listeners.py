@@ -366,7 +366,7 @@ def test_a_rescue_is_of_the_moment_claimed_though_who_died_had_not_come_to_mark_
     async def scene(here: RecordedInstances) -> None:
         (one,) = await here.start_instances(1)
         await here.until(65)
-        begun = {"slot": round((here.start + 120) * 1000), "source": "CRON", "lastBeginTime": 1, "completed": False}
+        begun = {"slot": round((here.start + 120) * 1000), "source": "SCHEDULE", "lastBeginTime": 1, "completed": False}
         record, old = LAYOUT.item(0).execution, str(round((here.start + 30) * 1000)).encode()
         await here.write(Set(record, json.dumps(begun).encode(), -1), Create(f"{LAYOUT.started}/0", old))
         one.kill()
@@ -611,7 +611,7 @@ def test_listeners_of_each_instance_alone_do_not_touch_the_registry() -> None:
         assert await cluster._session.children(Layout("job").guarantee) == ()
 
     run(main)
-    assert said == [("before", "TRIGGER", (0, 1)), ("before", "CRON", (0, 1))]
+    assert said == [("before", "TRIGGER", (0, 1)), ("before", "SCHEDULE", (0, 1))]
 
 
 def test_a_stream_that_gives_way_has_not_ended() -> None:

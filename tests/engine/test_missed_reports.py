@@ -161,7 +161,7 @@ def test_what_the_line_tells_is_what_happens(misfire: bool, told: str, caplog: p
         began = {event.slot: event.source for event in cluster.events if isinstance(event, Began)}
         assert missed.slot not in began
         later = missed.slot + 10_000
-        assert began[later] is (FireSource.MISFIRE if misfire else FireSource.CRON)
+        assert began[later] is (FireSource.MISFIRE if misfire else FireSource.SCHEDULE)
 
     scene(VirtualCluster())
     line = next(line for line in caplog.messages if " missed " in line)

@@ -124,7 +124,7 @@ def test_no_handler_begins_before_its_moment_though_timers_ring_early(way: Way) 
 
     play(scene)
     assert len(begun) >= 29
-    assert begun.sources() == {"CRON"}
+    assert begun.sources() == {"SCHEDULE"}
     assert begun.too_early() == []
 
 

@@ -194,7 +194,7 @@ def test_a_trigger_may_bring_a_parameter_for_its_run_alone() -> None:
             await here.until(3)
             await here.trigger(parameter="nachträglich")
             await here.until(11)
-        assert seen == [("TRIGGER", "nachträglich"), ("CRON", "daily")]
+        assert seen == [("TRIGGER", "nachträglich"), ("SCHEDULE", "daily")]
 
     simulate(scene)
 
@@ -209,7 +209,7 @@ def test_a_request_with_a_parameter_too_large_for_the_records_is_not_answered_an
             await here.trigger(parameter="x" * (MAX_PARAMETER_BYTES + 1))
             await here.until(11)
             assert await here.names(LAYOUT.requests) == ("by-hand",)
-        assert here.starts() == [(10.0, "CRON", 10.0)]
+        assert here.starts() == [(10.0, "SCHEDULE", 10.0)]
 
     simulate(scene)
     (said,) = [one.getMessage() for one in caplog.records if "is not a request" in one.getMessage()]
@@ -265,7 +265,7 @@ def test_all_instances_restarted_one_after_another_lose_no_moment_and_run_none_t
         await here.until(61)
         begun = sorted((fired, item) for fired, item in them.slots)
         assert begun == [(float(moment), item) for moment in range(5, 61, 5) for item in range(6)]
-        assert {source for _, _, _, source in them.runs} == {"CRON"}
+        assert {source for _, _, _, source in them.runs} == {"SCHEDULE"}
 
     simulate(scene)
 
@@ -296,7 +296,11 @@ def test_a_rescuer_begins_at_the_offset_of_the_dead_and_the_next_holder_at_the_r
         await cluster.event(Ended, source=FireSource.FAILOVER)
         await cluster.next_fire()
         runs = [(source, offset) for one, source, offset in began if one == item]
-        assert runs == [(FireSource.CRON, None), (FireSource.FAILOVER, "half"), (FireSource.CRON, "half and done")]
+        assert runs == [
+            (FireSource.SCHEDULE, None),
+            (FireSource.FAILOVER, "half"),
+            (FireSource.SCHEDULE, "half and done"),
+        ]
 
     run(main, seed=seed)
 
@@ -325,7 +329,7 @@ def test_who_was_given_an_item_that_is_being_rescued_begins_where_the_rescuer_ca
         await cluster.event(Ended, source=FireSource.FAILOVER)
         await cluster.next_fire()
         runs = [(source, offset) for one, source, offset in began if one == item]
-        assert runs == [(FireSource.CRON, None), (FireSource.FAILOVER, None), (FireSource.CRON, "FAILOVER")]
+        assert runs == [(FireSource.SCHEDULE, None), (FireSource.FAILOVER, None), (FireSource.SCHEDULE, "FAILOVER")]
 
     run(main, seed=seed)
 

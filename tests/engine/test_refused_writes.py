@@ -97,7 +97,7 @@ def test_write_permission_withdrawn_while_items_run_locks_nothing_for_good(
             for item in range(3):
                 assert slots(here, item) == sorted(set(slots(here, item)))
                 assert set(slots(here, item)) >= {2, 4, 8, 10, 12, 14, 16, 18}
-            assert {source for _, _, source, _ in here.runs} <= {"CRON", "MISFIRE"}
+            assert {source for _, _, source, _ in here.runs} <= {"SCHEDULE", "MISFIRE"}
         said = [text for text in caplog.messages if "to settle items" in text and " missed " not in text]
         assert [text.split()[3] for text in said] == ["refuses", "accepts"]
 

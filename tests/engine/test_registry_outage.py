@@ -46,7 +46,7 @@ def reported(here: SimulatedJobs) -> list[Span]:
 
 
 def on_time(here: SimulatedJobs) -> list[int]:
-    return [round(fired) for _, source, fired in here.starts() if source == "CRON"]
+    return [round(fired) for _, source, fired in here.starts() if source == "SCHEDULE"]
 
 
 def late_runs(here: SimulatedJobs) -> list[float]:

@@ -212,7 +212,11 @@ def test_a_request_goes_before_the_moments_that_are_due() -> None:
         await here.until(12)  # a run that began at 10 goes on until 25; the moment of 20 comes meanwhile
         await operations.ask(here.observer, "job", id="r")
         await here.until(45)
-        assert [(round(run.at), run.source) for run in them.runs] == [(10, "CRON"), (25, "TRIGGER"), (40, "MISFIRE")]
+        assert [(round(run.at), run.source) for run in them.runs] == [
+            (10, "SCHEDULE"),
+            (25, "TRIGGER"),
+            (40, "MISFIRE"),
+        ]
 
     simulate(scene)
 
@@ -266,7 +270,7 @@ def test_a_backfill_runs_every_moment_of_every_item_oldest_first() -> None:
             await here.until(70)
         for item in (0, 1):
             assert [(source, slot) for _, source, slot in here.starts(item)] == [
-                *(("BACKFILL", -180.0), ("BACKFILL", -120.0), ("BACKFILL", -60.0), ("CRON", 60.0))
+                *(("BACKFILL", -180.0), ("BACKFILL", -120.0), ("BACKFILL", -60.0), ("SCHEDULE", 60.0))
             ]
         found = await status(here)
         assert (found.state, found.outcomes) == ("done", {"completed": 6})
@@ -374,7 +378,7 @@ def test_a_request_ends_a_stream_that_goes_on() -> None:
             first = await operations.ask(here.observer, "job", delay=7200)  # which changes the settings, too
             await operations.cancel_request(here.observer, "job", first.request)
             await here.until(80)
-            assert {source for _, source in batches} == {"CRON"}
+            assert {source for _, source in batches} == {"SCHEDULE"}
             await operations.ask(here.observer, "job")
             await here.until(84)
             assert {source for when, source in batches if when > 82} == {"TRIGGER"}
@@ -413,7 +417,7 @@ def test_all_items_and_instances_of_a_run_and_its_rescue_share_a_run_id_and_a_fi
         here.faults.crash(processes[0])
         await here.until(90)
         scheduled = seen[8:]
-        assert {source for source, *_ in scheduled} == {"CRON", "FAILOVER"}
+        assert {source for source, *_ in scheduled} == {"SCHEDULE", "FAILOVER"}
         assert {(run_id, f"{at:%F %T %z}") for _, run_id, _, at in scheduled} == {
             ("job@20260101T000100Z", "2026-01-01 08:01:00 +0800")
         }

@@ -244,10 +244,10 @@ def test_a_request_during_a_run_does_not_swallow_the_late_run_of_what_was_missed
         them.work = 1
         await here.until(39)
         assert [(round(run.at), run.source) for run in them.runs] == [
-            (10, "CRON"),
+            (10, "SCHEDULE"),
             (22, "TRIGGER"),
             (23, "MISFIRE"),
-            (30, "CRON"),
+            (30, "SCHEDULE"),
         ]
 
     simulate(scene)
@@ -258,7 +258,7 @@ def test_what_came_during_a_run_keeps_its_reason_though_a_request_is_answered_be
     misfire: bool, missed: list[int]
 ) -> None:
     async def work(context: ItemContext) -> None:
-        await anyio.sleep(25 if context.source is FireSource.CRON else 1)
+        await anyio.sleep(25 if context.source is FireSource.SCHEDULE else 1)
 
     async def scene(here: SimulatedJobs) -> None:
         app = here.app(work, cron=EVERY_TEN, misfire=misfire)

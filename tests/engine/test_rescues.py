@@ -120,7 +120,7 @@ def test_a_run_that_was_cancelled_is_not_rescued_when_its_process_dies_before_it
         assert (record.outcome, record.completed, record.slot % 30_000) == ("stopped", True, 0)
         assert await here.names(LAYOUT.orphans) == ()
         await here.until(62)
-        assert [(name, source) for at, name, one, source in them.runs if one == item and at > 58] == [("b", "CRON")]
+        assert [(name, source) for at, name, one, source in them.runs if one == item and at > 58] == [("b", "SCHEDULE")]
 
     simulate(scene)
 
@@ -336,10 +336,10 @@ def test_the_newest_moment_that_nobody_was_up_for_is_caught_up_within_its_window
             await here.until(241)
 
     assert simulate(scene).starts() == [
-        (30.0, "CRON", 30.0),
+        (30.0, "SCHEDULE", 30.0),
         (125.5, "MISFIRE", 120.0),
-        (150.0, "CRON", 150.0),
-        (240.0, "CRON", 240.0),
+        (150.0, "SCHEDULE", 150.0),
+        (240.0, "SCHEDULE", 240.0),
     ]
 
 
@@ -366,7 +366,7 @@ def events_of(cluster: VirtualCluster, kind: type[T]) -> list[T]:
 def test_what_a_deadline_cut_is_rescued_within_seconds_of_the_reconnection_though_its_session_lives(seed: int) -> None:
     async def scene() -> None:
         async def work(context: ItemContext) -> None:
-            await anyio.sleep(600 if context.source is FireSource.CRON else 1)
+            await anyio.sleep(600 if context.source is FireSource.SCHEDULE else 1)
 
         cluster, app = cluster_of(work, cron="0 0/10 * * * ?")
         _, second, item = await pair(cluster, app)
@@ -431,7 +431,7 @@ def test_the_rescue_of_a_triggered_run_and_its_rescue_are_for_what_was_asked(cro
         await cluster.event(Ended, source=FireSource.FAILOVER)
         if cron != "0 0 0 * * ?":  # the schedule goes on as if nothing had been asked for
             await cluster.next_fire()
-            assert runs[3][:2] == (FireSource.CRON, "the usual")
+            assert runs[3][:2] == (FireSource.SCHEDULE, "the usual")
 
     run(scene)
 
@@ -544,7 +544,7 @@ def test_a_handler_that_kills_its_process_is_rescued_three_times_and_given_up(
         for _ in range(6):
             await cluster.start(app)
         report = await cluster.event(Misfired)
-        assert [source for _, source in ran] == ["CRON", "FAILOVER", "FAILOVER", "FAILOVER"]
+        assert [source for _, source in ran] == ["SCHEDULE", "FAILOVER", "FAILOVER", "FAILOVER"]
         assert len({host for host, _ in ran}) == 4
         assert report.why.startswith("given up: its run and 3 rescues in a row were cut off")
         assert (report.items, report.cut_off.partition("@")[0], report.first) == ((0,), ran[-1][0], report.slot)
@@ -552,7 +552,7 @@ def test_a_handler_that_kills_its_process_is_rescued_three_times_and_given_up(
         assert item.record is not None
         assert (item.outcome, item.record.completed, item.record.rescues) == ("given up", True, 3)
         (end,) = await cluster.next_fire("job")
-        assert (end.outcome, end.source) == (Outcome.COMPLETED, FireSource.CRON)
+        assert (end.outcome, end.source) == (Outcome.COMPLETED, FireSource.SCHEDULE)
         (item,) = (await cluster.status("job")).items
         assert (item.outcome, item.record.rescues if item.record else None) == ("completed", 0)
         assert [one.alive for one in cluster.instances].count(True) == 2
@@ -597,7 +597,7 @@ def test_each_moment_has_a_count_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
             await cluster.start(app)
         for moments in (1, 2):
             await cluster.event(Misfired)
-            assert [source for _, source in ran] == ["CRON", "FAILOVER", "FAILOVER", "FAILOVER"] * moments
+            assert [source for _, source in ran] == ["SCHEDULE", "FAILOVER", "FAILOVER", "FAILOVER"] * moments
         (end,) = await cluster.next_fire("job")
         assert end.outcome is Outcome.COMPLETED
 
@@ -666,7 +666,7 @@ def test_a_rescue_that_ends_sets_the_count_back_and_one_that_is_handed_over_keep
 def test_what_came_during_a_run_that_was_cut_off_is_reported_though_failover_was_switched_off_meanwhile() -> None:
     async def scene() -> None:
         async def work(context: ItemContext) -> None:
-            await anyio.sleep(600 if context.source is FireSource.CRON else 1)
+            await anyio.sleep(600 if context.source is FireSource.SCHEDULE else 1)
 
         cluster, app = cluster_of(work, cron="0/10 * * * * ?")
         first, second, item = await pair(cluster, app)

@@ -77,7 +77,7 @@ def test_an_earlier_run_of_which_nothing_is_known_any_more_has_the_present_momen
     view = asked().view()
     assert fire_of("trigger-17", view, NOW) == Fire(NOW, FireSource.TRIGGER)
     assert fire_of("backfill-17-5000", view, NOW) == Fire(5000, FireSource.BACKFILL)
-    assert fire_of("5000", view, NOW) == Fire(5000, FireSource.CRON)
+    assert fire_of("5000", view, NOW) == Fire(5000, FireSource.SCHEDULE)
 
 
 def test_a_job_that_was_removed_gets_no_marks() -> None:

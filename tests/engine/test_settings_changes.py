@@ -176,7 +176,7 @@ def test_an_item_is_switched_off_at_once_and_on_again() -> None:
         await here.write(Delete(LAYOUT.item(2).disabled))
         await here.until(32)
         assert {item for run in them.since(29) for item in run.items} == {0, 1, 2, 3}
-        assert [run for run in them.since(25) if run.source != "CRON"] == []
+        assert [run for run in them.since(25) if run.source != "SCHEDULE"] == []
 
     simulate(scene)
 
@@ -387,13 +387,13 @@ def test_what_becomes_of_late_long_and_failed_runs_is_changed(caplog: pytest.Log
     async def scene(here: SimulatedJobs) -> None:
         them = await start_processes(here, "a", work=12, sharding_total_count=1)
         await here.until(23)
-        assert [run.source for run in them.runs] == ["CRON", "MISFIRE"]
+        assert [run.source for run in them.runs] == ["SCHEDULE", "MISFIRE"]
         await them.change(misfire=False)
         await here.until(45)
-        assert [(round(run.at), run.source) for run in them.since(25)] == [(40, "CRON")]
+        assert [(round(run.at), run.source) for run in them.since(25)] == [(40, "SCHEDULE")]
         await them.change(timeout=1.5, misfire=True)
         await here.until(65)
-        assert [(round(run.at), run.source) for run in them.since(53)] == [(60, "CRON")]
+        assert [(round(run.at), run.source) for run in them.since(53)] == [(60, "SCHEDULE")]
         assert (await here.record(0)).outcome == "timed out"
         assert [round(at, 1) for at in them.cancelled if at > 60] == [61.5]
         them.work, before = 0.1, failures()
@@ -440,17 +440,17 @@ def test_which_runs_are_in_the_log_is_changed(caplog: pytest.LogCaptureFixture) 
         assert lines() == []
         await them.change(logRuns="ends")
         await here.until(29)
-        assert lines() == ["job: items 0, 1 completed after 2.000 s (CRON for 2026-01-01T00:00:20+00:00)"]
+        assert lines() == ["job: items 0, 1 completed after 2.000 s (SCHEDULE for 2026-01-01T00:00:20+00:00)"]
         await them.change(logRuns="all")
         await here.until(39)
         assert lines() == [
-            "job: items 0, 1 begin (CRON for 2026-01-01T00:00:30+00:00)",
-            "job: items 0, 1 completed after 2.000 s (CRON for 2026-01-01T00:00:30+00:00)",
+            "job: items 0, 1 begin (SCHEDULE for 2026-01-01T00:00:30+00:00)",
+            "job: items 0, 1 completed after 2.000 s (SCHEDULE for 2026-01-01T00:00:30+00:00)",
         ]
         await them.change(logRuns="ends", jobParameter="fail")
         await here.until(49)
         assert "aioelasticjob.error_handlers" in {one.name for one in caplog.records}
-        assert lines() == ["job: items 0, 1 failed after 2.000 s (CRON for 2026-01-01T00:00:40+00:00)"]
+        assert lines() == ["job: items 0, 1 failed after 2.000 s (SCHEDULE for 2026-01-01T00:00:40+00:00)"]
         await them.change(logRuns="none")
         caplog.clear()
         await here.until(59)
@@ -475,7 +475,7 @@ def test_failover_is_switched_on_and_off() -> None:
         await here.flag(LAYOUT.item(1).disabled)  # so this orphan is not rescued
         await them.change(failover=True)  # before the session ends, and with it the run that is cut off
         await here.until(66)
-        assert {run.source for run in them.runs} == {"CRON"}
+        assert {run.source for run in them.runs} == {"SCHEDULE"}
         await here.until(79)
         assert [(run.source, run.items) for run in them.since(66)] == [("FAILOVER", (0,))]
         assert await here.names(LAYOUT.orphans) == ("1",)
@@ -501,7 +501,7 @@ def test_fewer_rescues_are_allowed_from_now_on() -> None:
         await them.change(maxRescues=1)
         here.faults.crash(them.people[them.runs[-1].host])
         await here.until(100)
-        assert [run.source for run in them.runs] == ["CRON", "FAILOVER"]
+        assert [run.source for run in them.runs] == ["SCHEDULE", "FAILOVER"]
         assert (await here.record(0)).outcome == "given up"
 
     simulate(scene)

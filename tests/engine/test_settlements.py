@@ -29,7 +29,7 @@ def test_a_settlement_that_is_accepted_whole_needs_no_task() -> None:
     assert job.running() == []
     assert not job.locks.executing
     job.learn()
-    assert job.taken(Fire(NEXT, FireSource.CRON)).items[0].version == 2
+    assert job.taken(Fire(NEXT, FireSource.SCHEDULE)).items[0].version == 2
 
 
 def test_a_settlement_in_parts_is_not_over_with_its_first_part() -> None:
@@ -177,7 +177,7 @@ def test_a_job_removed_and_made_anew_is_not_settled_by_who_ran_it_before(items: 
     job = ClaimedJob(items)
     claim = job.taken()
     for item in job.items:
-        paths, data = LAYOUT.item(item), records.encode(Record(SLOT, "CRON", "other", 1, 0, 0, False))
+        paths, data = LAYOUT.item(item), records.encode(Record(SLOT, "SCHEDULE", "other", 1, 0, 0, False))
         job.write(Delete(paths.running), Delete(paths.execution))
         job.write(Create(paths.execution, data), Create(paths.running, b"other"))
     ended = dict.fromkeys(claim.items, Outcome.COMPLETED)

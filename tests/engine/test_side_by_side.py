@@ -89,7 +89,7 @@ def test_scheduled_runs_go_on_beside_a_request_whose_item_catches_up_afterwards(
         await here.until(48)
 
     spans = play(scene, work=lambda one: 20 if one.source == "TRIGGER" else 1, cron="0/10 * * * * ?")
-    on_time = [("CRON", float(second), second + 1.0) for second in (10, 20, 30, 40)]
+    on_time = [("SCHEDULE", float(second), second + 1.0) for second in (10, 20, 30, 40)]
     assert spans.of(1) == on_time
     assert spans.of(0) == [*on_time[2:], ("MISFIRE", 25.0, 26.0), ("TRIGGER", 5.0, 25.0)]
 
@@ -104,8 +104,8 @@ def test_a_request_runs_beside_a_scheduled_run_of_another_item() -> None:
         await here.trigger(items=[1])
         await here.until(50)
 
-    spans = play(scene, work=lambda one: 30 if one.source == "CRON" else 1, cron="10 * * * * ?")
-    assert spans.of(0) == [("CRON", 10.0, 40.0)]
+    spans = play(scene, work=lambda one: 30 if one.source == "SCHEDULE" else 1, cron="10 * * * * ?")
+    assert spans.of(0) == [("SCHEDULE", 10.0, 40.0)]
     assert ("TRIGGER", 13.0, 14.0) in spans.of(1)
 
 
@@ -113,8 +113,8 @@ def test_without_independent_items_one_slow_item_delays_the_others_on_its_proces
     async def scene(here: SimulatedJobs) -> None:
         await here.until(34)
 
-    spans = play(scene, work=lambda one: 15 if one.item == 0 and one.source == "CRON" else 1, cron="0/10 * * * * ?")
-    assert spans.of(1) == [("CRON", 10.0, 11.0), ("CRON", 30.0, 31.0), ("MISFIRE", 25.0, 26.0)]
+    spans = play(scene, work=lambda one: 15 if one.item == 0 and one.source == "SCHEDULE" else 1, cron="0/10 * * * * ?")
+    assert spans.of(1) == [("SCHEDULE", 10.0, 11.0), ("SCHEDULE", 30.0, 31.0), ("MISFIRE", 25.0, 26.0)]
 
 
 def test_a_cancelled_run_ends_and_the_run_beside_it_goes_on() -> None:

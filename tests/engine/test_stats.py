@@ -61,12 +61,12 @@ class RecordedStats:
         self.published.append(event)
 
 
-def claim(*items: int, source: FireSource = FireSource.CRON) -> Claim:
+def claim(*items: int, source: FireSource = FireSource.SCHEDULE) -> Claim:
     seen = {item: VersionedRecord(Record(), 0, 1) for item in items}
     return Claim(Fire(60_000, source), ME, 1, seen, {})
 
 
-def execution_of(*outcomes: Outcome, job: Job | None = None, source: FireSource = FireSource.CRON) -> Execution:
+def execution_of(*outcomes: Outcome, job: Job | None = None, source: FireSource = FireSource.SCHEDULE) -> Execution:
     """Return a execution_of of three items, of which the first have ended so."""
     execution = claim(0, 1, 2, source=source)
     job, ended = job or Job.declare(CONFIG, lambda context: None), dict(enumerate(outcomes))
@@ -83,7 +83,7 @@ def test_each_item_of_an_execution_counts_by_its_outcome() -> None:
     recorded.stats.began(execution, catch_up=False)
     run(partial(in_loop, recorded.stats.ended, execution, 3.0))
     counts = recorded.events.counts["job"]
-    assert counts.fires == {FireSource.CRON: 1}
+    assert counts.fires == {FireSource.SCHEDULE: 1}
     assert counts.runs == {Outcome.COMPLETED: 1, Outcome.TIMED_OUT: 1, Outcome.CANCELLED: 1}
     assert recorded.stats.run_counts == RunCounts(succeeded=1, failed=1)
     assert recorded.published == []
@@ -169,12 +169,12 @@ def test_lines_about_runs_name_the_moment_in_the_zone_of_the_job_and_the_run(cap
     run(note)
     when = "1970-01-01T08:01:00+08:00"
     assert caplog.messages == [
-        f"job: items 0, 1, 2 begin (CRON for {when})",
+        f"job: items 0, 1, 2 begin (SCHEDULE for {when})",
         f"job: item 1: attempt 1 of 2 failed on 10.0.0.1@-@1 in the run of {when}: ValueError: no luck;"
         " the next one begins in 0.25 s",
-        f"job: item 0 completed after 3.000 s (CRON for {when})",
-        f"job: item 1 failed after 3.000 s (CRON for {when})",
-        f"job: item 2 timed out after 3.000 s (CRON for {when})",
+        f"job: item 0 completed after 3.000 s (SCHEDULE for {when})",
+        f"job: item 1 failed after 3.000 s (SCHEDULE for {when})",
+        f"job: item 2 timed out after 3.000 s (SCHEDULE for {when})",
     ]
     assert {vars(line)["run_id"] for line in caplog.records} == {context.run_id}
     assert {vars(line)["seconds"] for line in caplog.records[2:]} == {3.0}
@@ -187,7 +187,7 @@ def test_the_line_about_the_begin_of_one_item_is_in_the_singular(caplog: pytest.
     recorded, config = RecordedStats(), CONFIG.changed(log_runs="all")
     execution = replace(execution_of(), config=config, claim=claim(0))
     run(partial(in_loop, recorded.stats.began, execution, catch_up=False))
-    assert caplog.messages == ["job: item 0 begins (CRON for 1970-01-01T00:01:00+00:00)"]
+    assert caplog.messages == ["job: item 0 begins (SCHEDULE for 1970-01-01T00:01:00+00:00)"]
 
 
 @pytest.mark.parametrize(("milliseconds", "text"), [(60_000, "08:01:00"), (60_250, "08:01:00.250")])
@@ -221,8 +221,8 @@ def test_the_log_has_a_run_that_was_cancelled_before_its_end(
             f"job: item 2: the run of {when} was cancelled before the handler began{cause}",
         ],
         "ends": [
-            f"job: item 1 cancelled after 6.005 s (CRON for {when})",
-            f"job: item 2 cancelled before the handler began (CRON for {when})",
+            f"job: item 1 cancelled after 6.005 s (SCHEDULE for {when})",
+            f"job: item 2 cancelled before the handler began (SCHEDULE for {when})",
         ],
     }[log_runs]
 
@@ -241,7 +241,7 @@ def test_the_log_says_that_somebody_stopped_a_run_before_its_handler_began(caplo
     execution = replace(execution_of(*[Outcome.STOPPED] * 3), config=CONFIG.changed(log_runs="ends"))
     run(partial(in_loop, recorded.stats.ended, execution, 0.0))
     when = "1970-01-01T00:01:00+00:00"
-    assert caplog.messages == [f"job: items 0, 1, 2 stopped before the handler began (CRON for {when})"]
+    assert caplog.messages == [f"job: items 0, 1, 2 stopped before the handler began (SCHEDULE for {when})"]
 
 
 @pytest.mark.parametrize(("attempt", "begun"), [(1, set()), (2, {1})])
@@ -262,7 +262,7 @@ def test_a_run_whose_later_attempt_got_no_thread_has_begun(attempt: int, begun: 
 def test_the_log_says_that_a_run_is_rescued_and_where_it_was_cut_off(
     log_runs: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lost = dict.fromkeys((1, 2), Record(60_000, "CRON", "other", begun=60_500, completed=False))
+    lost = dict.fromkeys((1, 2), Record(60_000, "SCHEDULE", "other", begun=60_500, completed=False))
     config = CONFIG.changed(log_runs=log_runs)
     rescue = replace(claim(1, 2, source=FireSource.FAILOVER), before=lost)
     recorded, execution = RecordedStats(), replace(execution_of(), config=config, claim=rescue)

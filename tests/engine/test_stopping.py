@@ -93,7 +93,7 @@ def test_a_leader_that_leaves_gives_up_its_seat_and_its_items_before_its_run_is_
             assert sorted(item for run in them.runs if 59 < run.at < 61 for item in run.items) == [0, 1, 2, 3]
             again = them.since(61)
             assert sorted(item for run in again for item in run.items) == [0, 1, 2, 3]
-            assert {(round(run.at), run.source) for run in again} == {(120, "CRON")}
+            assert {(round(run.at), run.source) for run in again} == {(120, "SCHEDULE")}
             assert {run.host for run in again} == others
 
     simulate(scene)

@@ -178,7 +178,7 @@ def test_a_trigger_ends_a_stream_and_is_answered() -> None:
         await here.until(15)
         await here.trigger()
         await here.until(17)
-        assert [(source, at < 16) for at, _, _, source in plant.runs] == [("CRON", True), ("TRIGGER", True)]
+        assert [(source, at < 16) for at, _, _, source in plant.runs] == [("SCHEDULE", True), ("TRIGGER", True)]
 
     simulate(scene)
 
@@ -188,7 +188,7 @@ async def change(here: SimulatedJobs, **settings: object) -> None:
     await here.write(Set(LAYOUT.config, config.changed(**settings).to_json(), -1))
 
 
-def claimed(*items: int, source: FireSource = FireSource.CRON) -> Claim:
+def claimed(*items: int, source: FireSource = FireSource.SCHEDULE) -> Claim:
     seen = {item: VersionedRecord(Record(slot=9_000), 0, 1) for item in items}
     return Claim(Fire(9_000, source), ME, 1, seen, {})
 

@@ -530,7 +530,7 @@ def test_a_triggered_stream_that_gives_way_excuses_no_moment_of_a_job_without_re
         await change(here, concurrency=20)
         await here.until(28)
         begun = [(round(at), source) for at, _, source, items, *_ in streams.runs if items == (0,)]
-        assert begun == [(10, "CRON"), (22, "TRIGGER"), (24, "MISFIRE"), (25, "TRIGGER")]
+        assert begun == [(10, "SCHEDULE"), (22, "TRIGGER"), (24, "MISFIRE"), (25, "TRIGGER")]
 
     simulate(scene)
 

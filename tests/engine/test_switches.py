@@ -135,7 +135,7 @@ def test_items_that_move_during_a_pause_owe_nothing(what: str, crashes: bool) ->
         assert [at for at, *_ in here.runs if at > 245] == []
         await here.write(Delete(PAUSES[what][-1].path))
         await here.until(305)
-        assert sorted(here.starts(0) + here.starts(1))[-2:] == [(300.0, "CRON", 300.0)] * 2
+        assert sorted(here.starts(0) + here.starts(1))[-2:] == [(300.0, "SCHEDULE", 300.0)] * 2
         assert missed(here) == []
 
     simulate(scene)

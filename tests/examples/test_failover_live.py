@@ -15,6 +15,6 @@ def test_the_other_worker_goes_on_at_the_next_step(worker_processes: Workers) ->
         environment = {"PYTHONPATH": str(ROOT), "COUNT_PORT": str(port)}
         child = worker_processes.start(str(ROOT / "examples/failover_live/show.py"), environment=environment)
         assert child.wait(150) == 0, child.output
-    assert "CRON step 15" in child.output
+    assert "SCHEDULE step 15" in child.output
     assert child.output.index("is killed with kill -9") < child.output.index("FAILOVER step 16")
     assert "FAILOVER step 15" not in child.output

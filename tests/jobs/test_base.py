@@ -70,13 +70,13 @@ def test_what_cannot_is_refused_when_it_is_declared(handler: Any, says: str) -> 
 
 def test_a_run_that_is_not_recorded_has_no_fence() -> None:
     seen = {0: VersionedRecord(Record(), None)}
-    claim = Claim(Fire(1_000, FireSource.CRON), "me", 1, seen, {}, is_recorded=False)
+    claim = Claim(Fire(1_000, FireSource.SCHEDULE), "me", 1, seen, {}, is_recorded=False)
     context = instance_context(CONFIG, claim, None)  # type: ignore[arg-type]  # not asked for here
     assert (context.fences, context.fence, context.monitor_execution) == ({}, 0, False)
 
 
 def test_the_contexts_log_carries_the_run_and_keeps_the_callers_fields(caplog: pytest.LogCaptureFixture) -> None:
-    claim = Claim(Fire(1_000, FireSource.CRON), "me", 1, {0: VersionedRecord(Record(), 0, 17)}, {0: Record()})
+    claim = Claim(Fire(1_000, FireSource.SCHEDULE), "me", 1, {0: VersionedRecord(Record(), 0, 17)}, {0: Record()})
     context = item_context(CONFIG, claim, 0, None)  # type: ignore[arg-type]  # not asked for here
     with caplog.at_level(logging.INFO):
         context.log.info("indexed", extra={"files": 3})

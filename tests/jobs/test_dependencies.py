@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from somewhere.unknown import Request, SomeContext  # type: ignore[import-not-found]
 
 CONFIG = JobConfig.build(job_name="job", sharding_total_count=3)
-CLAIM = Claim(Fire(1_000, FireSource.CRON), "me", 1, {1: VersionedRecord(Record(), 0, 17)}, {1: Record()})
+CLAIM = Claim(Fire(1_000, FireSource.SCHEDULE), "me", 1, {1: VersionedRecord(Record(), 0, 17)}, {1: Record()})
 CONTEXT = item_context(CONFIG, CLAIM, 1, None)  # type: ignore[arg-type]  # nobody asks for an offset here
 
 calls: list[str] = []

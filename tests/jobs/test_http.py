@@ -25,7 +25,7 @@ from aioelasticjob.jobs.http import Request, RequestFailed, _send, run
 from tests.support.contexts import of_instance, of_item
 from tests.support.loops import LoopKind, run_async
 
-CONTEXT = {"jobName": "backup", "shardingItem": 4, "shardingParameter": "Beijing", "fence": 17, "source": "CRON"}
+CONTEXT = {"jobName": "backup", "shardingItem": 4, "shardingParameter": "Beijing", "fence": 17, "source": "SCHEDULE"}
 
 
 @dataclass

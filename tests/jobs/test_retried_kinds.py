@@ -39,7 +39,7 @@ class Retried:
     def __init__(self, config: JobConfig, handler: Callable[..., object]) -> None:
         self.attempts: list[FailedAttempt] = []
         self.reported: list[tuple[int, Exception]] = []
-        claim = Claim(Fire(0, FireSource.CRON), "me", 1, {0: VersionedRecord(Record(), 0, 1)}, {})
+        claim = Claim(Fire(0, FireSource.SCHEDULE), "me", 1, {0: VersionedRecord(Record(), 0, 1)}, {})
         given = Job.declare(config, handler), config, claim, Checkpoints()
         self._execution = Execution(*given, Executors(processes=Processes(1)), self._report, PlainWaits())
         self._execution.report_attempt = lambda _, failed: self.attempts.append(failed)

@@ -155,7 +155,7 @@ def test_arguments_and_environment_carry_the_context(
         "shardingTotalCount": 6,
         "jobParameter": "nightly",
         "fireTime": "2025-11-20T10:00:00+00:00",
-        "source": "CRON",
+        "source": "SCHEDULE",
         "attempt": 1,
         "shardingItem": 4,
         "shardingParameter": "Beijing",
@@ -166,7 +166,7 @@ def test_arguments_and_environment_carry_the_context(
     assert environment["PATH"] == os.environ["PATH"]
     given = {name.removeprefix("AIOELASTICJOB_"): value for name, value in environment.items()}
     assert (given["ITEM"], given["PARAMETER"], given["FENCE"], given["ITEMS"]) == ("4", "Beijing", "17", "4")
-    assert (given["JOB_NAME"], given["JOB_PARAMETER"], given["SOURCE"]) == ("backup", "nightly", "CRON")
+    assert (given["JOB_NAME"], given["JOB_PARAMETER"], given["SOURCE"]) == ("backup", "nightly", "SCHEDULE")
     assert given["ATTEMPT"] == "1"
 
 

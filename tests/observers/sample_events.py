@@ -25,7 +25,7 @@ def name(slot: int, item: int, job: str = "report", me: str = ME) -> str:
 
 
 def beginning(
-    slot: int = NOON, item: int = 0, *, job: str = "report", me: str = ME, source: FireSource = FireSource.CRON
+    slot: int = NOON, item: int = 0, *, job: str = "report", me: str = ME, source: FireSource = FireSource.SCHEDULE
 ) -> list[JobEvent]:
     task = name(slot, item, job, me)
     return [
@@ -43,7 +43,7 @@ def end(
     me: str = ME,
     failure: BaseException | None = None,
     seconds: float = 2.0,
-    source: FireSource = FireSource.CRON,
+    source: FireSource = FireSource.SCHEDULE,
 ) -> Ended:
     over = slot / 1000 + 0.02 + seconds
     return Ended(job, me, slot, source, item, outcome, seconds, name(slot, item, job, me), over, failure)

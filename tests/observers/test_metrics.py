@@ -61,13 +61,13 @@ def measured(app: ElasticJob) -> str:
 
 def full() -> str:
     app = Everything("embedded://")
-    app.counts["job"].fires[FireSource.CRON] += 1  # type: ignore[index]
+    app.counts["job"].fires[FireSource.SCHEDULE] += 1  # type: ignore[index]
     app.counts["job"].runs[Outcome.COMPLETED] += 1
     metrics = Metrics(app)
 
     async def main() -> str:
-        app._events.put(Began("job", "me", 0, FireSource.CRON, (0,), 0.02))
-        app._events.put(Ended("job", "me", 0, FireSource.CRON, 0, Outcome.COMPLETED, 0.3))
+        app._events.put(Began("job", "me", 0, FireSource.SCHEDULE, (0,), 0.02))
+        app._events.put(Ended("job", "me", 0, FireSource.SCHEDULE, 0, Outcome.COMPLETED, 0.3))
         body, _ = await metrics.render()
         return body.decode()
 
@@ -154,7 +154,7 @@ def test_what_jobs_do_is_what_is_measured() -> None:
             found.update(values(generate_latest(metrics.registry).decode()))
 
     simulate(scene)
-    assert above_zero(found["aioelasticjob_fires_total"]) == {"job=job,source=CRON": 3}
+    assert above_zero(found["aioelasticjob_fires_total"]) == {"job=job,source=SCHEDULE": 3}
     runs = above_zero(found["aioelasticjob_runs_total"])
     assert runs == {"job=job,outcome=completed": 6, "job=job,outcome=failed": 3}
     assert found["aioelasticjob_run_duration_seconds_count"] == runs
@@ -210,10 +210,10 @@ def test_what_nobody_asks_for_is_bounded() -> None:
 
     async def main() -> None:
         for _ in range(MAX_WAITING_EVENTS + 5):
-            app._events.put(Ended("job", "me", 0, FireSource.CRON, 0, Outcome.COMPLETED, 0.3))
+            app._events.put(Ended("job", "me", 0, FireSource.SCHEDULE, 0, Outcome.COMPLETED, 0.3))
         assert len(metrics._waiting) == MAX_WAITING_EVENTS
         metrics.close()
-        app._events.put(Ended("job", "me", 0, FireSource.CRON, 0, Outcome.COMPLETED, 0.3))
+        app._events.put(Ended("job", "me", 0, FireSource.SCHEDULE, 0, Outcome.COMPLETED, 0.3))
         assert len(metrics._waiting) == MAX_WAITING_EVENTS
 
     asyncio.run(main())

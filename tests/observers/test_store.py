@@ -63,7 +63,7 @@ def test_a_run_is_found_with_all_that_is_known_of_it(url: str) -> None:
     async def scene(store: EventStore) -> None:
         await store.write(batch(*beginning(), end(outcome=Outcome.FAILED, failure=raised())))
         (run,) = (await store.history()).rows
-        assert (run.job, run.item, run.source, run.outcome) == ("report", 0, "CRON", "failed")
+        assert (run.job, run.item, run.source, run.outcome) == ("report", 0, "SCHEDULE", "failed")
         assert (run.host, run.ip, run.instance, run.task_id) == ("host-1", "10.0.0.1", ME, name(NOON, 0))
         assert run.fire_time == moment(NOON / 1000)
         assert run.began == moment(NOON / 1000 + 0.02)
@@ -196,7 +196,7 @@ def test_pages_of_newer_runs_lead_back_the_same_way_whatever_is_written_meanwhil
         (Filter(instance=ME), 10),
         (Filter(instance="10.0.0.1"), 10),
         (Filter(instance="10.0.0"), 0),
-        (Filter(source="CRON"), 10),
+        (Filter(source="SCHEDULE"), 10),
         (Filter(source="FAILOVER"), 0),
         (Filter(source="NORMAL_TRIGGER"), 0),
         (Filter(outcome="running"), 2),
@@ -303,7 +303,7 @@ def test_a_cancelled_run_that_was_cut_off_is_closed_by_the_leader_who_ends_it(ur
     async def scene(store: EventStore) -> None:
         await store.write(batch(*beginning(), *beginning(item=1)))
         now = NOON / 1000 + 30
-        closed = Closed("report", OTHER, NOON, FireSource.CRON, 0, Outcome.STOPPED, ME, name(NOON, 0), now)
+        closed = Closed("report", OTHER, NOON, FireSource.SCHEDULE, 0, Outcome.STOPPED, ME, name(NOON, 0), now)
         await store.write(batch(closed))
         found = {run.item: run for run in (await store.history()).rows}
         assert (found[0].outcome, found[0].ended, found[1].outcome) == ("stopped", moment(now), "running")
@@ -315,7 +315,7 @@ def test_a_cancelled_run_that_was_cut_off_is_closed_by_the_leader_who_ends_it(ur
 
 def test_failed_attempts_are_in_the_trace_and_counted_in_the_run(url: str) -> None:
     async def scene(store: EventStore) -> None:
-        about = "report", ME, NOON, FireSource.CRON, (0,)
+        about = "report", ME, NOON, FireSource.SCHEDULE, (0,)
         failed = [
             AttemptFailed(*about, number, 1.0, 0.0, name(NOON, 0), NOON / 1000 + 1, raised(f"luck {number}"))
             for number in (1, 2)  # in the same millisecond
@@ -360,7 +360,7 @@ def test_missed_moments_are_counted_in_the_database_by_moments_as_the_metrics_co
 
 def test_misfires_and_hand_overs_are_in_the_trace(url: str) -> None:
     async def scene(store: EventStore) -> None:
-        over = HandedOver("report", ME, NOON, FireSource.CRON, 0, name(NOON, 0), NOON / 1000 + 3)
+        over = HandedOver("report", ME, NOON, FireSource.SCHEDULE, 0, name(NOON, 0), NOON / 1000 + 3)
         await store.write(batch(*beginning(), end(outcome=Outcome.CANCELLED)))
         await store.write(batch(over))
         (run,) = (await store.history(Filter(outcome="handed over"))).rows

@@ -69,7 +69,7 @@ def test_each_run_of_an_item_is_a_trace_and_what_its_handler_does_is_below(spans
         assert (fields["job"], fields["job_type"], fields["source"], fields["outcome"]) == (
             "job",
             "SIMPLE",
-            "CRON",
+            "SCHEDULE",
             "completed",
         )
         assert fields["fire_time"] == "2026-01-01T00:00:10+00:00"

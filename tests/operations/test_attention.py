@@ -34,7 +34,9 @@ from tests.console.samples import INSTANCES, NOW, ended, item, reasons, status
 
 def _runs(*outcomes: str, item: int = 0) -> list[ObservedRun]:
     begun = [int((NOW - 60 * (len(outcomes) - n)) * 1000) for n in range(len(outcomes))]
-    return [ObservedRun(item, at, at + 500, "CRON", outcome, "") for at, outcome in zip(begun, outcomes, strict=True)]
+    return [
+        ObservedRun(item, at, at + 500, "SCHEDULE", outcome, "") for at, outcome in zip(begun, outcomes, strict=True)
+    ]
 
 
 def test_a_job_whose_newest_run_failed_is_failing_since_the_first_failure_of_the_streak() -> None:

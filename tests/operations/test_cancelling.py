@@ -31,7 +31,7 @@ def test_the_run_of_one_item_is_stopped_and_the_others_and_the_next_run_go_on() 
         ]
         await here.until(150)
         assert sorted((run.at > 100, run.items, run.source) for run in them.runs) == [
-            (late, (item,), "CRON") for late in (False, True) for item in range(4)
+            (late, (item,), "SCHEDULE") for late in (False, True) for item in range(4)
         ]
         assert len(them.cancelled) == 1
         await here.until(175)

@@ -13,7 +13,7 @@ from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, Serv
 
 
 def record(begun: int, outcome: str, *, completed: bool = True) -> Record:
-    return Record(begun, "CRON", "one", begun, begun + 500, begun + 1000, completed, outcome)
+    return Record(begun, "SCHEDULE", "one", begun, begun + 500, begun + 1000, completed, outcome)
 
 
 def job(*records: Record | None) -> JobStatus:

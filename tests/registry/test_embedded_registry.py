@@ -42,7 +42,7 @@ async def test_a_handler_that_blocks_for_longer_than_the_session_is_completed_on
         async with app.running():
             await anyio.sleep(200)
         tasks.cancel_scope.cancel()
-    assert ends == [("CRON", "completed")] * 3
+    assert ends == [("SCHEDULE", "completed")] * 3
     assert not misfires
 
 

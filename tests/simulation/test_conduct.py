@@ -243,7 +243,7 @@ RUN = str(int(T + 10) * 1000)
 
 def called(at: float, which: str, instance: str = A) -> Called:
     host = instance.partition("@-@")[0]
-    return Called(T + at, f"{host}#1", instance, "job", which, int(RUN), FireSource.CRON)
+    return Called(T + at, f"{host}#1", instance, "job", which, int(RUN), FireSource.SCHEDULE)
 
 
 def turned(at: float, which: str, instance: str = A, states: str = f'{{"{RUN}": "begun"}}') -> list[Entry]:

@@ -50,7 +50,7 @@ def begun(
     slot: float = 10,
     fence: int = 0,
     skew: float = 0,
-    source: FireSource = FireSource.CRON,
+    source: FireSource = FireSource.SCHEDULE,
 ) -> Begun:
     host = instance.partition("@-@")[0]
     slot_ms = int((T + slot) * 1000)
@@ -80,7 +80,7 @@ def gone(path: str) -> Change:
 def record(instance: str, slot: float = 10, outcome: str = "") -> bytes:
     slot_ms = int((T + slot) * 1000)
     done = bool(outcome)
-    found = Record(slot_ms, FireSource.CRON, instance, completed=done, outcome=outcome, accounted=slot_ms)
+    found = Record(slot_ms, FireSource.SCHEDULE, instance, completed=done, outcome=outcome, accounted=slot_ms)
     return records.encode(found)
 
 

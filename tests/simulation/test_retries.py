@@ -31,7 +31,7 @@ def over(at: float, number: int, how: str = "failed", run: int = 1) -> AttemptOv
 
 def failed(at: float, number: int) -> Reported:
     event = AttemptFailed(
-        *("job", A, int((T + 10) * 1000), FireSource.CRON, (0,), number, 1.0, 0.5, "task", T + at, OSError())
+        *("job", A, int((T + 10) * 1000), FireSource.SCHEDULE, (0,), number, 1.0, 0.5, "task", T + at, OSError())
     )
     return Reported(T + at, "10.0.1.1#1", "10.0.1.1", event)
 

@@ -45,7 +45,7 @@ def _kinds(played: Played) -> Iterator[str]:
     yield f"  {'kind':<16}{'runs':>6}{'late, median':>14}  how they ended"
     for kind in KINDS:
         mine = [run for run in runs if run.begun.job.rpartition("-")[0] == kind]
-        late = [run.begun.at - run.begun.slot / 1000 for run in mine if run.begun.source is FireSource.CRON]
+        late = [run.begun.at - run.begun.slot / 1000 for run in mine if run.begun.source is FireSource.SCHEDULE]
         ends = Counter(run.how for run in mine)
         outcomes = ", ".join(f"{count} {how}" for how, count in ends.most_common())
         yield f"  {kind:<16}{len(mine):>6}{f'{median(late):.3f} s' if late else '':>14}  {outcomes}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aioelasticjob import FireSource, InstanceContext, ItemContext
 from aioelasticjob.model import Fire
 
-MOMENT = Fire(1_763_632_800_000, FireSource.CRON)  # 2025-11-20 10:00 UTC
+MOMENT = Fire(1_763_632_800_000, FireSource.SCHEDULE)  # 2025-11-20 10:00 UTC
 
 
 class SavedOffsets:

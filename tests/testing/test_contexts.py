@@ -23,7 +23,7 @@ def test_without_arguments_it_is_the_first_run_of_the_only_item() -> None:
     assert type(context) is ItemContext
     assert (context.item, context.parameter, context.sharding_total_count) == (0, None, 1)
     assert (context.job_parameter, context.request, context.offset) == ("", None, None)
-    assert (context.attempt, context.source, context.monitor_execution) == (1, FireSource.CRON, True)
+    assert (context.attempt, context.source, context.monitor_execution) == (1, FireSource.SCHEDULE, True)
     assert context.fire_time == datetime(2026, 1, 1, tzinfo=UTC)
     assert context.run_id == "job@20260101T000000Z"
     assert '"taskId": "job@-@0@-@READY@-@10.0.1.1@-@1-00000000@-@20260101T000000Z.1"' in described(context)

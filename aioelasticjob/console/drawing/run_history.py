@@ -108,7 +108,9 @@ async def _stored(store: EventStore, job: str, window: Window, under_way: Iterab
             item = whole_number(part.strip())
             if item is not None and window.first <= item <= window.last:
                 missed = count_of(moments)
-                misfires.append(ObservedRun(item, _ms(at), _ms(at), "CRON", MISFIRED, state.instance, missed=missed))
+                misfires.append(
+                    ObservedRun(item, _ms(at), _ms(at), "SCHEDULE", MISFIRED, state.instance, missed=missed)
+                )
     left_out = page.next is not None
     if not _is_near(total, window):
         fields = [Field(one.band, one.column, one.runs, one.failures) for one in counts]

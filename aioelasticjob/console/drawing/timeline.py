@@ -263,7 +263,7 @@ def _title(run: ObservedRun, style: Style) -> str:
         parts.append(translate.counted(run.missed, "missed moment"))
     else:
         parts.append(duration_text(max(0, run.ended - run.begun)))
-    if run.source and run.source != "CRON":
+    if run.source and run.source != "SCHEDULE":
         parts.append(translate(run.source))
     if run.instance:
         parts.append(run.instance)

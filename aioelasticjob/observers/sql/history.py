@@ -25,7 +25,7 @@ class RunEntry:
     task_id: str
     item: int
     source: str
-    """CRON, TRIGGER, MISFIRE, FAILOVER or BACKFILL; NORMAL_TRIGGER in rows of Elastic-Job's."""
+    """SCHEDULE, TRIGGER, MISFIRE, FAILOVER or BACKFILL; NORMAL_TRIGGER in rows of Elastic-Job's."""
     host: str
     ip: str
     instance: str

@@ -66,7 +66,7 @@ def called_before(facts: Facts) -> Iterator[Violation]:
             own.add((entry.job, entry.instance, entry.slot)) if entry.which == "before" else None
         elif isinstance(entry, Begun) and entry.job in listened:
             missing = (entry.job, entry.instance, entry.slot) not in own
-            missing = missing or (entry.source is FireSource.CRON and (entry.job, entry.slot) not in once)
+            missing = missing or (entry.source is FireSource.SCHEDULE and (entry.job, entry.slot) not in once)
             if missing:
                 text = f"{entry.job}/{entry.item} {entry.slot} begins in {entry.process} before its listeners"
                 yield Violation("called before", entry.at, text)
@@ -77,10 +77,10 @@ def called_in_peace(facts: Facts) -> Iterator[Violation]:
     called: dict[Key, list[str]] = {}
     for one in facts.of_kind(Called):
         asked = one.source is FireSource.TRIGGER  # an old trigger's moment may not be known any more
-        if not asked and one.run in ("", Fire(one.slot, FireSource.CRON).run):  # and not a run for a request
+        if not asked and one.run in ("", Fire(one.slot, FireSource.SCHEDULE).run):  # and not a run for a request
             called.setdefault((one.job, one.slot), []).append(one.which)
     listened = {job for job, _ in called}
-    begun = {(one.job, one.slot): one.at for one in facts.of_kind(Begun) if one.source is FireSource.CRON}
+    begun = {(one.job, one.slot): one.at for one in facts.of_kind(Begun) if one.source is FireSource.SCHEDULE}
     for (job, slot), at in begun.items():
         calm = any(start + PROMPT <= at and at + 2 * PROMPT <= end for start, end in facts.calm)
         for which in ONCE if calm and job in listened else ():
