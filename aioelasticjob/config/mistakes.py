@@ -18,6 +18,9 @@ TIME_LIMITS = ("max_runtime", "time_limit", "soft_time_limit", "execution_timeou
 OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(SECONDS_IN, "for every 5 minutes write every='5m'"),
     **dict.fromkeys(("schedule", "trigger", "crontab"), "write cron='0 0 2 * * ?', or '0 2 * * *'"),
+    "start_date": "write start_at='2026-12-01T08:00'",
+    "end_date": "write end_at='2026-12-31T20:00'",
+    **dict.fromkeys(("run_date", "eta"), "write at='2026-12-24T18:00'"),
     **dict.fromkeys(("misfire_grace_time", "coalesce"), "see misfire and catch_up"),
     **dict.fromkeys(("timezone", "tz"), "write time_zone='Europe/Berlin'"),
     **dict.fromkeys(

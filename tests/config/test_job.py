@@ -253,6 +253,9 @@ def test_a_setting_in_the_code_has_to_be_known() -> None:
         ("max_runtime", "write timeout=1"),
         ("params", "see job_parameter"),
         ("tags", "see labels"),
+        ("start_date", "write start_at="),
+        ("end_date", "write end_at="),
+        ("run_date", "write at="),
         ("shards", "write sharding_total_count=3"),
     ],
 )
