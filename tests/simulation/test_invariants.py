@@ -179,6 +179,13 @@ def test_no_dead_writes_notices_another_sessions_word(change: Change) -> None:
     assert broken(invariants.no_dead_writes, [*BORN, written(5, 3, change)])
 
 
+def test_of_an_item_that_moves_at_the_same_time_its_former_holder_may_have_written_the_record_before() -> None:
+    accounts = written(5, 1, put("execution/0", record(B, outcome="completed")))
+    moved = written(5, 1, put("sharding/0/instance", B))
+    assert not broken(invariants.no_dead_writes, [*BORN, accounts, moved])
+    assert broken(invariants.no_dead_writes, [*BORN, moved, accounts])
+
+
 @pytest.mark.parametrize("change", [put("sharding"), put("sharding/0/instance", B)])
 def test_only_the_last_to_take_the_seat_assigns(change: Change) -> None:
     assert not broken(invariants.leaders_assign, [*BORN, written(5, 1, change)])
@@ -584,6 +591,8 @@ def test_a_report_may_come_twice_if_who_made_it_was_gone_within_a_minute(
     for twice in (missed(23, 20), missed(23, 20, cut_off=B)):
         assert bool(judged(twice)) is not is_excused
         assert bool(judged(twice, moved)) is (at > 80)  # its record is the next holder's by then
+        runs_elsewhere = written(24.5, 2, made("execution/0/running", B))
+        assert bool(judged(twice, runs_elsewhere)) is (at > 80)  # its record is the runner's until the run ends
 
 
 def test_a_report_may_come_twice_if_a_clock_was_lowered_by_more_than_a_minute() -> None:

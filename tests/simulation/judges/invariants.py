@@ -94,17 +94,19 @@ def fences_grow(facts: Facts) -> Iterator[Violation]:
 
 def no_dead_writes(facts: Facts) -> Iterator[Violation]:
     """What speaks for an instance was written in the session that instance lived in."""
+    nodes: dict[str, bytes | None] = {}
     for written in facts.of_kind(Written):
         for change in () if written.ending else written.changes:
             author = _author(change)
             if _accounts(change, written):
-                author = (facts.nodes.at(_holder_of(change.path), written.at) or b"").decode()
+                author = (nodes.get(_holder_of(change.path)) or b"").decode()
             if author is None or (written.zxid, change.path) in facts.given_back:
                 continue
             incarnation = facts.incarnations.get(author)
             if incarnation is not None and incarnation != written.session:
                 what = f"{change.path} speaks for {author} of {incarnation:#x}, written by {written.session:#x}"
                 yield Violation("no dead writes", written.at, what)
+        nodes |= {change.path: change.data for change in written.changes}
 
 
 def leaders_assign(facts: Facts) -> Iterator[Violation]:

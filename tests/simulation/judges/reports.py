@@ -113,13 +113,14 @@ def _is_skipped(report: Reported) -> bool:
 def _was_gone(facts: Facts, report: Reported, item: int) -> bool:
     """Whether who has made a report was gone within a minute after it, or even before, by clocks that may differ.
 
-    Not if it left by itself, held the item until then, and could write.
+    Not if it left by itself, held the item until then, and could write: the item did not run anywhere.
     """
     event = report.event
     assert isinstance(event, Misfired)
     gone, left = facts.gone.get(event.instance, (inf, False))
-    holder = facts.nodes.at(f"/{event.job}/sharding/{item}/instance", gone)
-    has_said_so = left and holder == event.instance.encode() and facts.undisturbed(report.host, gone - RESENT, gone)
+    is_holder = facts.nodes.at(f"/{event.job}/sharding/{item}/instance", gone) == event.instance.encode()
+    is_free = facts.nodes.at(f"/{event.job}/execution/{item}/running", gone) is None
+    has_said_so = left and is_holder and is_free and facts.undisturbed(report.host, gone - RESENT, gone)
     return gone <= report.at + MADE_WITHIN / 1000 + APART and not has_said_so
 
 
