@@ -154,7 +154,7 @@ def _pages(page: Page, there: Site, directory: Path) -> None:
     take("confirm", f"{JOB}/do/shut-down", whole=False)
     page.goto(f"{there.url}/users")
     page.get_by_label("Name").fill("grace")
-    page.get_by_label("Role").select_option(Role.VIEWER.value)
+    page.locator("form.grid select[name=role]").select_option(Role.VIEWER.value)
     page.get_by_role("button", name="Make a one-time link").click()
     _shoot(page, directory / "users.png")
     page.goto(f"{there.url}/r/billing/job/nightly-report")

@@ -161,7 +161,7 @@ def test_a_viewer_finds_nothing_to_press_and_is_refused(
 def _invite(there: Site, open_page: Callable[..., Page]) -> None:
     page = open_page("/users")
     page.get_by_label("Name").fill("vera")
-    page.get_by_label("Role").select_option(Role.VIEWER.value)
+    page.locator("form.grid select[name=role]").select_option(Role.VIEWER.value)
     page.get_by_role("button", name="Make a one-time link").click()
     link = page.locator("code.link").inner_text()
     guest = open_page("/login", name=None)
