@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from aioelasticjob.config.types import Alert, AlertKind, RegistryAlert
+from aioelasticjob.config.types import Alert, AlertKind
 
 FAILED_IN_A_ROW: Final = 3
 """So many failed runs of an item one after another make a job failing."""
@@ -109,5 +109,3 @@ OF_WORKERS: Final = ("failed", "given-up", "missed")
 """The values of ``alert_on`` for which workers call the error handler themselves."""
 OF_JOBS: Final = tuple(name for name in get_args(Alert) if name in KINDS)
 """The kinds that belong to a job."""
-OF_THE_REGISTRY: Final = get_args(RegistryAlert)
-"""The kinds that belong to no job: they are sent to the target that the command is given."""

@@ -17,7 +17,15 @@ from aioelasticjob.ground.times import moment
 from aioelasticjob.model import GIVEN_UP, Owing, Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
 from aioelasticjob.operations.alerts.conditions import Facts, conditions, next_change
-from aioelasticjob.operations.alerts.kinds import MISFIRE_SECONDS, OF_JOBS
+from aioelasticjob.operations.alerts.kinds import (
+    FAILED_IN_A_ROW,
+    FAILED_PART,
+    KINDS,
+    MISFIRE_SECONDS,
+    MISFIRES,
+    OF_JOBS,
+    RATED_RUNS,
+)
 from aioelasticjob.operations.alerts.observed import ObservedRuns
 from aioelasticjob.operations.alerts.plan import Condition
 from aioelasticjob.operations.alerts.state import AlertKey
@@ -288,6 +296,16 @@ def test_moments_that_an_announced_restart_has_missed_are_no_fault() -> None:
 def test_a_configuration_that_nobody_can_read_is_a_fault_whatever_it_says() -> None:
     faulty = replace(job("failed"), fault="cron = 'x': no schedule")
     assert texts(faulty) == ["its configuration is refused: cron = 'x': no schedule"]
+
+
+def test_the_rules_in_words_have_the_numbers_of_the_rules() -> None:
+    failing = (
+        f"The newest {FAILED_IN_A_ROW} runs of an item failed, or half of the newest {RATED_RUNS} runs of the job."
+    )
+    misfiring = f"At least {MISFIRES} scheduled moments passed without a run on time in the last"
+    assert KINDS["failing"].rule == f"{failing} of the job."
+    assert KINDS["misfiring"].rule == f"{misfiring} {MISFIRE_SECONDS / 60:g} minutes."
+    assert FAILED_PART == 0.5
 
 
 def test_a_job_of_another_program_has_no_faults() -> None:
