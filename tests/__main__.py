@@ -59,6 +59,7 @@ LONG: dict[str, Sequence[str]] = {
     "seeds-wild-failover": (*SIMULATION, "--wild", "--failover"),
     "seeds-retries": (*SIMULATION, "--retries", "--failover", "--requests"),
     "seeds-streams": (*SIMULATION, "--streams", "--failover"),
+    "seeds-schedules": (*SIMULATION, "--schedules", "--requests", "--failover"),
     "bare": (*BARE, "-j", "2", "--seeds", "random", "--count", "20000"),
     "chaos": ("python", "-m", "tests.chaos", "--minutes", "10"),
     **SID,

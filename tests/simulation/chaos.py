@@ -18,6 +18,7 @@ from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing.faults import Farewell
 from tests.simulation.cluster import Cluster, Host
 from tests.simulation.facts import REGISTRY
+from tests.simulation.scheduling import other_schedule
 from tests.simulation.switches import closing, set_flag
 
 OFTEN = 0.45
@@ -167,7 +168,11 @@ async def reconfigure(chaos: Chaos) -> None:
     count = dice.randint(1, 9) if dice.random() < 0.7 else None
     cron = dice.choice(["* * * * * ?", "0/2 * * * * ?", "0/3 * * * * ?", "0/5 * * * * ?", "1/10 * * * * ?"])
     cron = cron if count is None or dice.random() < 0.3 else ""
-    other = {"concurrency": len(cron)} if chaos.cluster.plan.streams else {"cron": cron}  # streams have no schedule
+    other: dict[str, object] = {"cron": cron}
+    if chaos.cluster.plan.streams:  # streams have no schedule
+        other = {"concurrency": len(cron)}
+    if chaos.cluster.plan.schedules and cron:
+        other = other_schedule(Random(f"{cron} {dice.random()}"))
     settings = ({"shardingTotalCount": count} if count else {}) | (other if cron else {})
     await operate(
         chaos, f"config of {layout.job}: {count or ''} {cron}", lambda session: set_config(session, layout, settings)

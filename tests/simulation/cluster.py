@@ -95,6 +95,8 @@ class Plan:
     """Whether programs ask for runs, and cancel what runs or was asked for."""
     streams: bool = False
     """Whether all jobs are streaming ones."""
+    schedules: bool = False
+    """Whether jobs have schedules of every kind, and operators replace one kind by another."""
 
 
 class Registry:
@@ -284,8 +286,8 @@ class Cluster:
             clock=VirtualClock(),
         )
         for job in self.plan.jobs:
-            settings: dict[str, Any] = dict(job.settings)
-            settings |= {"name": job.name, "cron": job.cron, "sharding_total_count": job.items}
+            settings: dict[str, Any] = {"cron": job.cron, **dict(job.settings)}
+            settings |= {"name": job.name, "sharding_total_count": job.items}
             if job.is_streaming:
                 StreamCode(self, host, job).declare(app, settings)
                 continue

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from aioelasticjob import Retry
-from tests.simulation import defects, misaccounting, omissions
+from tests.simulation import defects, misaccounting, omissions, scheduling
 from tests.simulation.bare import simulation as bare_simulation
 from tests.simulation.cluster import Plan
 from tests.simulation.defects import Defect
@@ -78,6 +78,7 @@ class Planted:
     wild: bool = False
     requests: bool = False
     streams: bool = False
+    schedules: bool = False
     seeds: int = 1
     """How many seeds it took when it was measured last."""
 
@@ -85,7 +86,7 @@ class Planted:
         """Play a seed with the defect, or ``sound`` without it."""
         kinds = tuple(filter(None, self.kinds.split(",")))
         asked = {"failover": self.failover, "wild": self.wild, "requests": self.requests}
-        asked["streams"] = self.streams
+        asked |= {"streams": self.streams, "schedules": self.schedules}
         wanted = self.tweak(plan(seed, kinds=kinds, **asked))
         if sound:
             return live(wanted)
@@ -162,6 +163,11 @@ PLANTED = (
     Planted(misaccounting.keep_old_accounts, "owed reports", "reconfigure", dragging),
     Planted(misaccounting.excuse_for_ever, "nothing lost", "close-item", seeds=2),
     Planted(misaccounting.leave_the_future, "on time", "registry-clock"),
+    Planted(scheduling.delays_of_their_own, "on time", "leave", schedules=True),
+    Planted(scheduling.begin_undelayed, "on time", "leave", schedules=True),
+    Planted(scheduling.follow_the_first_expression, "on time", "leave", schedules=True, seeds=5),
+    Planted(scheduling.count_from_now, "on time", "leave", schedules=True),
+    Planted(scheduling.leave_out_dates, "on time", "leave", schedules=True, seeds=3),
     Planted(omissions.always_catch_up, "unwanted catch-up", "leave,crash", lonely, seeds=16),
 )
 

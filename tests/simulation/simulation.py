@@ -25,7 +25,7 @@ from anyio import create_task_group, sleep
 from aioelasticjob import Retry
 from aioelasticjob.core import effects
 from aioelasticjob.testing.loop import START, run
-from tests.simulation import asking, streaming
+from tests.simulation import asking, scheduling, streaming
 from tests.simulation import hostile as surroundings
 from tests.simulation.chaos import KINDS, WILD, mend, rage
 from tests.simulation.cluster import Cluster, JobPlan, Plan
@@ -74,6 +74,7 @@ def replay(plan: Plan) -> str:
     failover += " --retries" if any(job.attempts for job in plan.jobs) else ""
     failover += " --requests" if plan.requests and not plan.streams else ""
     failover += " --streams" if plan.streams else ""
+    failover += " --schedules" if plan.schedules else ""
     return f"python -m tests.simulation --seeds {plan.seed}{minutes}{kinds}{failover} --trace"
 
 
@@ -88,13 +89,15 @@ def plan(
     retries: bool = False,
     requests: bool = False,
     streams: bool = False,
+    schedules: bool = False,
 ) -> Plan:
     """Return what a seed decides on; ``kinds`` are the only faults wanted, all if empty.
 
     In a ``wild`` plan handlers save checkpoints, and operators switch more than what any seed has.  In a ``hostile``
     one, or where ``kinds`` names one of its faults, jobs have listeners and limits, and the surroundings fail, too.
     With ``retries`` handlers fail some attempts of a run, and are called again.  With ``requests`` programs ask for
-    runs, besides everything else that happens.  With ``streams`` they ask streaming jobs for them.
+    runs, besides everything else that happens.  With ``streams`` they ask streaming jobs for them.  With ``schedules``
+    jobs have schedules of every kind.
     """
     dice = Random(f"plan {seed}")
     hosts = dice.randint(3, 7)
@@ -115,7 +118,10 @@ def plan(
         jobs = tuple(_with_attempts(job, Random(f"retries {seed} {job.name}")) for job in jobs)
     if streams:
         jobs, requests = tuple(map(streaming.streaming, jobs)), True
-    return Plan(seed, skews, jobs, timeout, 60 * minutes, 12.0, transaction, kinds, wild, hostile, requests, streams)
+    if schedules:
+        jobs = scheduling.of_every_kind(seed, jobs)
+    switches = (wild, hostile, requests, streams, schedules)
+    return Plan(seed, skews, jobs, timeout, 60 * minutes, 12.0, transaction, kinds, *switches)
 
 
 def live(wanted: Plan) -> SimulationVerdict:
@@ -274,7 +280,7 @@ def _plans(given: argparse.Namespace) -> Iterator[Plan]:
     kinds = tuple(filter(None, given.kinds.split(",")))
     wanted = {"minutes": given.minutes, "kinds": kinds, "failover": given.failover, "wild": given.wild}
     wanted |= {"hostile": given.hostile, "retries": given.retries, "requests": given.requests}
-    wanted["streams"] = given.streams
+    wanted |= {"streams": given.streams, "schedules": given.schedules}
     return (plan(seed, **wanted) for seed in seeds)
 
 
@@ -296,6 +302,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--retries", action="store_true", help="let attempts of runs fail, and be tried again")
     parser.add_argument("--requests", action="store_true", help="let programs ask for runs, and cancel some")
     parser.add_argument("--streams", action="store_true", help="the same, and all jobs are streaming ones")
+    parser.add_argument("--schedules", action="store_true", help="let jobs have schedules of every kind, and jitter")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
     parser.add_argument("--trace", action="store_true", help="print the whole history")
     return parser

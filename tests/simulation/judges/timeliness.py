@@ -44,6 +44,8 @@ def on_time(facts: Facts) -> Iterator[Violation]:
 
 def _punctual(job: JobFacts, era: Era, slot: int) -> Iterator[Violation]:
     moment = slot / 1000
+    assert era.schedule is not None
+    start = era.schedule.starts(slot) / 1000
     for item in range(era.config.sharding_total_count):
         if _disabled(job, item, moment) or _rests(job, item, moment) or excuses.refuses_by_clock(job, item, slot):
             continue
@@ -59,8 +61,8 @@ def _punctual(job: JobFacts, era: Era, slot: int) -> Iterator[Violation]:
         known = excuses.clocks(job.facts).known(runs[0].instance, runs[0].at)
         apart = min(abs(runs[0].skew), abs(runs[0].skew - known))
         # a clock a second astray is not followed, but the registry's, as it was when it was heard of last
-        late = [runs[0].at - moment, runs[0].at + known - moment] if abs(runs[0].skew) > 0.9 else []
-        late += [runs[0].at + runs[0].skew - moment] if apart < 1.1 else []
+        late = [runs[0].at - start, runs[0].at + known - start] if abs(runs[0].skew) > 0.9 else []
+        late += [runs[0].at + runs[0].skew - start] if apart < 1.1 else []
         if not any(-EARLY <= seconds <= LATE for seconds in late):
             yield Violation("on time", runs[0].at, f"{job.name}/{item} {slot} is {late[0]:.3f} s late in peace")
 
