@@ -299,9 +299,7 @@ def test_a_configuration_that_nobody_can_read_is_a_fault_whatever_it_says() -> N
 
 
 def test_the_rules_in_words_have_the_numbers_of_the_rules() -> None:
-    failing = (
-        f"The newest {FAILED_IN_A_ROW} runs of an item failed, or half of the newest {RATED_RUNS} runs of the job."
-    )
+    failing = f"The newest {FAILED_IN_A_ROW} runs of an item failed, or half of the newest {RATED_RUNS} runs"
     misfiring = f"At least {MISFIRES} scheduled moments passed without a run on time in the last"
     assert KINDS["failing"].rule == f"{failing} of the job."
     assert KINDS["misfiring"].rule == f"{misfiring} {MISFIRE_SECONDS / 60:g} minutes."
