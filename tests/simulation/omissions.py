@@ -267,8 +267,10 @@ def epoch_not_raised() -> AbstractContextManager[object]:
 def prune_what_runs() -> AbstractContextManager[object]:
     """Remove items beyond the count without looking whether they run."""
 
-    async def transactions(_member: Member, view: JobView, effect: Effect) -> tuple[list[Transaction], dict[int, Any]]:
-        return effects.to_transactions(effect, view), {}
+    async def transactions(
+        _member: Member, view: JobView, effect: Effect, _unwanted: object
+    ) -> tuple[list[Transaction], None]:
+        return effects.to_transactions(effect, view), None
 
     return mock.patch.object(coordinator, "_transactions", transactions)
 
