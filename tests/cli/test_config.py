@@ -38,6 +38,30 @@ def test_a_file_that_is_right_is_shown_as_what_it_means(command: Command, jobs: 
     assert ping.split() == ["ping", "http", "when", "triggered"]
 
 
+def test_a_file_has_each_kind_of_schedule_also_with_times_as_yaml_and_toml_write_them(
+    command: Command, jobs: Path
+) -> None:
+    job = "kind: script, command: echo done, "
+    jobs.write_text(
+        "jobs:\n"
+        f"  a: {{{job}every: 45s, jitter: 5s, start_at: 2190-01-01}}\n"
+        f"  b: {{{job}at: [2190-01-01T18:00, 2190-02-01], time_zone: Asia/Tokyo}}\n"
+        f'  c: {{{job}cron: ["0 9 * * *", "0 12 * * 6"], start_at: "2190-01-01"}}\n'
+    )
+    shown = command("config", "check", "jobs.yaml").stdout.splitlines()[2:]
+    assert [" ".join(line.split()) for line in shown] == [
+        "a script every 45s 2190-01-01T00:00:00+00:00",
+        "b script at 2190-01-01T18:00, 2190-02-01 2190-01-01T18:00:00+09:00",
+        "c script 0 9 * * *; 0 12 * * 6 2190-01-01T09:00:00+00:00",
+    ]
+    Path("jobs.toml").write_text('[jobs.a]\nkind = "script"\ncommand = "echo"\nat = [2190-01-01T18:00:00]\n')
+    assert "2190-01-01T18:00:00+00:00" in command("config", "check", "jobs.toml").stdout
+    jobs.write_text(f'jobs:\n  a: {{{job}every: 45s, cron: "@daily"}}\n  b: {{{job}at: soon}}\n')
+    first, second = command("config", "check", "jobs.yaml").stdout.splitlines()
+    assert first.startswith("jobs.yaml:2: jobs.a.every = 45.0: there is cron as well")
+    assert second.startswith("jobs.yaml:3: jobs.b.at = 'soon': must be a time such as")
+
+
 def test_a_job_that_needs_code_is_said_to_be_unchecked(command: Command, jobs: Path) -> None:
     jobs.write_text(GOOD + "  report: {sharding_total_count: 6}\n")
     result = command("config", "check", "jobs.yaml")

@@ -67,6 +67,40 @@ def test_the_next_moments_are_those_the_job_then_runs_at() -> None:
     simulate(scene)
 
 
+@pytest.mark.parametrize(
+    ("typed", "fires"),
+    [
+        ({"cron": "none", "every": "7s", "startAt": "2026-01-01T00:00:03Z"}, [10, 17, 24, 31, 38]),
+        ({"cron": "none", "at": "2026-01-01T00:00:09, 2026-01-01T00:00:11"}, [9, 11]),
+        ({"cron": "none", "at": '["2026-01-01T00:00:09"]'}, [9]),
+        ({"cron": "0/20 * * * * ?; 5/20 * * * * ?", "end_at": "2026-01-01T00:00:40"}, [20, 25, 40]),
+    ],
+)
+def test_each_kind_of_schedule_can_be_typed_and_the_preview_shows_its_moments(
+    typed: dict[str, object], fires: list[int]
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a")
+        preview = await operations.preview(here.observer, "job", typed, now=here.start + 8)
+        assert [fire.timestamp() - here.start for fire in preview.next_fires] == fires
+        assert preview.warnings == ()
+        assert await operations.configure(here.observer, "job", typed, version=preview.version)
+        found = await operations.job(here.observer, "job", now=here.start + 8)
+        assert found.next_fire == moment(here.start + fires[0])
+
+    simulate(scene)
+
+
+def test_who_types_a_second_kind_of_schedule_is_told_to_leave_out_the_first() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await start_processes(here, "a")
+        with pytest.raises(InvalidSetting, match="set cron or every to none") as caught:
+            await operations.preview(here.observer, "job", {"every": "45s"})
+        assert caught.value.setting == "every"
+
+    simulate(scene)
+
+
 def test_two_operators_change_one_job_and_neither_loses_what_he_did_not_see() -> None:
     async def scene(here: SimulatedJobs) -> None:
         await start_processes(here)
