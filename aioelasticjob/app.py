@@ -16,7 +16,6 @@ from anyio import CancelScope, CapacityLimiter, Event, create_task_group
 from aioelasticjob import error_handlers
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config.job import JobConfig
-from aioelasticjob.config.retry import Retry
 from aioelasticjob.config.types import DURATION, parts_of
 from aioelasticjob.core.strategies import find
 from aioelasticjob.engine.application import RunningApp
@@ -98,7 +97,6 @@ class ElasticJob:
         overwrite: bool = False,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
-        self._jobs: dict[str, Job] = {}
         self._from_outside: Settings | None = None
         if clock is not None and not callable(getattr(clock, "now", None)):
             raise InvalidSetting("clock", clock, "an object with a method now()")
@@ -146,7 +144,7 @@ class ElasticJob:
     @property
     def jobs(self) -> tuple[JobConfig, ...]:
         """The configurations of the jobs declared here."""
-        return tuple(job.config for job in self._jobs.values())
+        return tuple(job.config for job in self._here.declared.values())
 
     def job(
         self, name: str | None = None, *, listeners: Iterable[Listener] = (), **settings: Unpack[JobSettings]
@@ -175,8 +173,11 @@ class ElasticJob:
     ) -> JobConfig:
         """Declare a job without a decorator and return its configuration.
 
+        While the application runs, the job joins at once, and ``wait_joined`` tells when it has.
+
         Raises:
             InvalidSetting: names the setting, its value and what would be right.
+            InvalidState: the application connects or stops, runs in another event loop, or the job still leaves.
         """
         if not callable(handler):
             raise InvalidSetting("handler", handler, "must be a function that takes one context")
@@ -465,6 +466,30 @@ class ElasticJob:
         session = self._session("cancel_request", name)
         return await operations.cancel_request(session, name, id, by=session.host)
 
+    async def wait_joined(self, name: str) -> None:
+        """Wait until a job that was added while the application runs has joined, or has to wait.
+
+        Raises:
+            InvalidSetting: what is declared of the job is wrong, its name belongs to another kind of job, or no job of
+                this name is declared.
+            RegistryError: the registry could not be read or written.
+            InvalidState: the application does not run, or the job leaves before it has joined.
+        """
+        await self._here.joined(name)
+
+    async def leave(self, name: str) -> None:
+        """End a job in this process, once what it runs has ended; the job's other instances go on.
+
+        Its configuration stays in the registry, and its schedule goes on.  The job runs here again when it is added
+        again, or after a restart that declares it.  Handlers have ``shutdown_timeout``, as when the application stops.
+        In a run of the job itself this does not wait: the job leaves when that run has ended.
+
+        Raises:
+            InvalidSetting: no job of this name is declared.
+            InvalidState: the application does not run.
+        """
+        await self._here.leave(name)
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Session]:
         """Run all jobs in the present event loop while the block is open; at its end, finish running items and leave.
@@ -483,20 +508,14 @@ class ElasticJob:
         refuse_while_imported()
         if self._here.running:
             raise InvalidState("this application runs already: enter app.running() once")
-        for job in tuple(self._jobs.values()):
-            if job.engine is not None:
-                self._jobs[job.config.job_name] = replace(job, blocking=job.engine.check(job.config.executor))
-            for retry in (job.config.retry, getattr(job.engine, "retry", None)):
-                if isinstance(retry, Retry):  # only now: the modules that a job needs have been imported
-                    retry.check_names()
+        jobs = [job.prepared().overwriting(self._overwrite) for job in self._here.declared.values()]
         if self._from_outside is not None:
-            self._from_outside.all_declared(self._jobs)
+            self._from_outside.all_declared(self._here.declared)
         threads = CapacityLimiter(self._threads)
         processes = Processes(self._processes)
         limited_log = LimitedLog()
         executors = Executors(threads, processes, self.dependency_overrides, find_tracer(limited_log))
         task = asyncio.current_task()
-        jobs = [_overwriting(job, self._overwrite) for job in self._jobs.values()]
         async with self._here.open(self._registry, jobs, executors, limited_log) as session:
             yield session
             if asyncio.current_task() is not task:
@@ -517,7 +536,7 @@ class ElasticJob:
             RegistryError: no registry answered, or it refused the digest.
         """
         refuse_while_imported()
-        if not self._jobs:
+        if not self._here.declared:
             raise InvalidSetting("jobs", (), "declare at least one: decorate a function with @app.job(cron=…)")
         if asyncio._get_running_loop() is not None:
             raise InvalidState("an event loop runs already: write async with app.running(): … in place of app.run()")
@@ -540,30 +559,27 @@ class ElasticJob:
             job = replace(job, config=self._from_outside.applied(job))
             check_per(job.config, "handler", job.handler)
         self._check(job.config)
-        self._jobs[job.config.job_name] = job
+        self._here.declare(job, overwrite=self._overwrite)
         return job.config
 
     def _check(self, config: JobConfig) -> None:
-        """Check that a job can be added.
+        """Check that what a job names is here.
 
         Raises:
-            InvalidSetting: it cannot, for instance because its name is taken.
+            InvalidSetting: a strategy, an executor or an error handler is not.
         """
         find(config.sharding_strategy)
         function_executors.check(config.executor)
         error_handlers.check(config.error_handler, config.error_handler_options)
-        if config.job_name in self._jobs:
-            raise InvalidSetting("name", config.job_name, "is declared twice in this application")
-        if self._here.running:
-            raise InvalidState(f"the application runs already: declare the job {config.job_name} before it runs")
 
     def _adopt(self, settings: Settings) -> None:
         self._from_outside = settings
-        for name, job in self._jobs.items():
-            self._jobs[name] = replace(job, config=settings.applied(job))
-            check_per(self._jobs[name].config, "handler", job.handler)
+        declared = self._here.declared
+        for name, job in declared.items():
+            declared[name] = replace(job, config=settings.applied(job))
+            check_per(declared[name].config, "handler", job.handler)
         for name, kind in settings.jobs.items():
-            if kind is not None and name not in self._jobs:
+            if kind is not None and name not in declared:
                 self._enlist(Job.declare(settings.declared(name), kinds.handler(kinds.find(kind))))
 
     def _session(self, what: str, job: str) -> Session:
@@ -609,13 +625,6 @@ def _check_names_and_types(settings: Mapping[str, object]) -> None:
             if DURATION not in parts and str not in parts and any(kind in parts for kind in (int, float, bool)):
                 wanted = "True or False" if bool in parts else "a number"
                 raise InvalidSetting(setting, value, f"must be {wanted}, not text")
-
-
-def _overwriting(job: Job, default: bool) -> Job:
-    """Return a job that replaces the registry's configuration at the start, or not, as it says itself or by default."""
-    if job.config.overwrite is not None:
-        return job
-    return replace(job, config=job.config.model_copy(update={"overwrite": default}))
 
 
 def _positive(setting: str, value: object) -> int:

@@ -128,7 +128,7 @@ class ForeignData(InvalidSetting):
 
 
 class InvalidState(ElasticJobError, RuntimeError):
-    """What was called cannot be done now, or not here: the application runs already, or it does not run yet."""
+    """What was called cannot be done now, or not here: say the application runs already, or it does not run yet."""
 
 
 class ClockSkew(ElasticJobError):

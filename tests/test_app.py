@@ -217,7 +217,7 @@ def test_a_wrong_connection_setting_is_named(options: dict[str, Any]) -> None:
 # Running
 
 
-def test_an_application_runs_once_at_a_time_and_takes_no_jobs_while_it_does(address: str) -> None:
+def test_an_application_runs_once_at_a_time_and_takes_jobs_in_its_own_event_loop_only(address: str) -> None:
     async def main() -> None:
         runs = Runs()
         app = quick(address)
@@ -226,8 +226,8 @@ def test_an_application_runs_once_at_a_time_and_takes_no_jobs_while_it_does(addr
             with pytest.raises(InvalidState, match="runs already"):
                 async with app.running():
                     pass
-            with pytest.raises(InvalidState, match="before it runs"):
-                app.add(nothing)
+            with pytest.raises(InvalidState, match=r"event loop in which the application runs; .*from_thread"):
+                await asyncio.to_thread(app.add, nothing, name="late", cron=EVERY_SECOND)
             await runs.more()
         app.add(nothing, name="late", cron=EVERY_SECOND)
         async with app.running():

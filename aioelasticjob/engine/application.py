@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from asyncio import _get_running_loop
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from aioelasticjob.core.processes import (
     UnwrittenEvents,
     refused_in,
 )
+from aioelasticjob.engine.ending import Stage
 from aioelasticjob.engine.executors import Executors
 from aioelasticjob.engine.health import IDLE, Health, JobHealth, Phase
 from aioelasticjob.engine.job_clock import JobClock
@@ -26,7 +28,7 @@ from aioelasticjob.engine.local_jobs import Host, LocalJobs
 from aioelasticjob.engine.process_context import ProcessContext
 from aioelasticjob.engine.process_node import ProcessNode
 from aioelasticjob.error_handlers import ErrorDispatcher
-from aioelasticjob.errors import unwrapped
+from aioelasticjob.errors import InvalidSetting, InvalidState, unwrapped
 from aioelasticjob.events import Events
 from aioelasticjob.ground.limited_log import LimitedLog
 from aioelasticjob.ground.plural import counted, listed_items
@@ -34,7 +36,7 @@ from aioelasticjob.host.orphans import collecting_orphans
 from aioelasticjob.host.user_code import UserCode
 from aioelasticjob.host.watchdog import watchdog
 from aioelasticjob.jobs.base import Job
-from aioelasticjob.jobs.executors import pickled
+from aioelasticjob.jobs.context import run_job
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
@@ -45,6 +47,10 @@ from aioelasticjob.registry.session import Session, beside
 
 MAX_NAMED = 10
 """How many jobs are named that are waited for when an application stops."""
+LEFT = "the program has called leave()"
+"""Why a job leaves if the program says so, while the application goes on."""
+OTHER_LOOP = "call this in the event loop in which the application runs; a thread can do that by anyio.from_thread"
+"""What to do if jobs are added, or have to leave, from elsewhere."""
 
 log = logger(__name__)
 
@@ -62,11 +68,70 @@ class RunningApp:
     jobs: LocalJobs | None = None
     executors: Executors | None = None
     ended_by: Exception | None = None
+    declared: dict[str, Job] = field(default_factory=dict)
+    """The jobs of this process by name: handlers may add some, and have some leave."""
 
     @property
     def running(self) -> bool:
         """Whether the application runs, starts or leaves."""
         return self.phase not in IDLE
+
+    def declare(self, job: Job, *, overwrite: bool) -> None:
+        """Add a job to those of this process; if the others run, it joins.  ``overwrite`` is for jobs that do not say.
+
+        Raises:
+            InvalidSetting: there is a job of this name.
+            InvalidState: no job can be added now.
+        """
+        name = job.config.job_name
+        if name in self.declared and not (self.jobs is not None and self.jobs.has_failed(name)):
+            raise InvalidSetting("name", name, "is declared twice in this application")
+        if self.running:
+            self._open_jobs(f"the job {name} cannot be added now").add(job.overwriting(overwrite))
+        self.declared[name] = job
+
+    async def joined(self, name: str) -> None:
+        """Wait until a job of this process has joined, or has to wait.
+
+        Raises:
+            InvalidSetting: there is no job of this name, or it cannot join.
+            InvalidState: the application does not run, or the job leaves.
+            RegistryError: the job could not join.
+        """
+        jobs = self._open_jobs(f"wait_joined of {name}")
+        if name not in self.declared:
+            raise InvalidSetting("name", name, "no job of this name is declared in this application")
+        await jobs.joined(name)
+
+    async def leave(self, name: str) -> None:
+        """Let a job leave this process while the others go on, and forget it.  In a run of the job, do not wait.
+
+        Raises:
+            InvalidSetting: there is no job of this name.
+            InvalidState: the application does not run.
+        """
+        jobs = self._open_jobs(f"leave of {name}")
+        try:
+            ending = jobs.dismiss(name, LEFT)
+        except KeyError:
+            raise InvalidSetting("name", name, "no job of this name is declared in this application") from None
+        self.declared.pop(name, None)
+        if run_job.get() != name:
+            await ending.until(lambda now: now.stage is Stage.GONE)
+
+    def _open_jobs(self, what: str) -> LocalJobs:
+        """Return the jobs that run in this process.
+
+        Raises:
+            InvalidState: none run, or they run in another event loop.
+        """
+        jobs = self.jobs
+        if jobs is None or not jobs.is_open:
+            present = f"at present it is: {self.phase}"
+            raise InvalidState(f"{what}: the application must be running; {present}")
+        if _get_running_loop() is not jobs.loop:
+            raise InvalidState(f"{what}: {OTHER_LOOP}")
+        return jobs
 
     @property
     def vitals(self) -> Vitals:
@@ -177,9 +242,6 @@ class RunningApp:
         one_machine = registry.private or registry.shared is not None
         ip = own_address(registry.settings.ip, session.host, one_machine=one_machine)
         host = Host(ip, socket.gethostname(), os.getpid())
-        for job in jobs:
-            if job.blocking and job.engine is None and job.config.executor == "process":
-                pickled(job.handler)
         limited_log = self.events.limited_log
         dispatcher = ErrorDispatcher(self.clock, self.events.counts, limited_log, registry.settings.namespace)
         shared = ProcessContext(self.clock, self.events, executors, dispatcher, limited_log)
@@ -204,8 +266,9 @@ class RunningApp:
             if self.phase == "leaving":  # and not if it could not start: the program may try again
                 self.events.end()
                 if not has_failed:  # a block that was cancelled has ended in an orderly way
-                    gone = "the job has left" if len(jobs) == 1 else f"all {len(jobs)} jobs have left"
-                    log.info("stopped: %s", gone, extra={"jobs": [job.config.job_name for job in jobs]})
+                    names = list(self.declared)
+                    gone = "the job has left" if len(names) == 1 else f"all {len(names)} jobs have left"
+                    log.info("stopped: %s", gone, extra={"jobs": names})
 
 
 def _log_stopping(jobs: Iterable[JobScheduler]) -> None:

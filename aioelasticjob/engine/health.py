@@ -42,7 +42,10 @@ class JobHealth:
     problem: str | None = None
     """Why the job does not run in this process although the registry answers; None if it runs."""
     dismissed: bool = False
-    """Whether the problem is that an operator has had the job leave: then the process is ready all the same."""
+    """Whether the process is ready in spite of the problem.
+
+    It is if an operator has had the job leave, or if the job was added while the others ran, and could not join.
+    """
     refused: tuple[RefusedRequest, ...] = ()
     """The requests of the job that the registry refuses at present."""
     differs: tuple[Difference, ...] = ()

@@ -196,8 +196,7 @@ class Life:
                 why = await dismissed(member, view)
                 if not why:
                     await trees.until(partial(is_not, tree))
-        with suppress(RegistryError), move_on_after(LEAVE_TIMEOUT, shield=True):
-            await leave(member)  # if that fails, the session's end removes the instance
+        await self.withdraw()
         return why
 
     async def _join(self) -> InvalidSetting | None:
@@ -352,6 +351,11 @@ class Life:
             if self._port is not None:
                 self._port.close()
             self.stopping.life_ended()
+
+    async def withdraw(self) -> None:
+        """Remove the instance's node, if the job has one and did not come to run; the process goes on."""
+        with suppress(RegistryError), move_on_after(LEAVE_TIMEOUT, shield=True):
+            await leave(self.member)  # if that fails, the session's end removes the instance
 
     async def remove_what_is_left(self) -> None:
         """Remove the job's locks and its instance, if that failed when it left because there was no connection.

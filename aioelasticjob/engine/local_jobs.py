@@ -1,14 +1,16 @@
 """The jobs of one process: they start together, share a scheduler, and leave together.
 
-Each of them joins again in every session, until it leaves.
+Each of them joins again in every session, until it leaves.  Jobs may also be added, and leave, while the others run.
 """
 
 from __future__ import annotations
 
 from asyncio import Event, get_running_loop
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from uuid import uuid4
 
 from anyio import TASK_STATUS_IGNORED, CancelScope, create_task_group, move_on_after, sleep, sleep_forever
@@ -16,6 +18,7 @@ from anyio.abc import TaskStatus
 
 from aioelasticjob.core.clock_skew import ClockSkewMonitor
 from aioelasticjob.core.layout import SWITCHES, Layout
+from aioelasticjob.engine.ending import Ending, Stage
 from aioelasticjob.engine.health import JobHealth
 from aioelasticjob.engine.job_clock import JobClock
 from aioelasticjob.engine.job_scheduler import JobScheduler
@@ -24,10 +27,20 @@ from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.process_context import REGISTERING_AT_ONCE, ProcessContext
 from aioelasticjob.engine.refusals import Refusals, RefusedRequest
 from aioelasticjob.engine.turns import Scheduler
-from aioelasticjob.errors import ElasticJobError, OutcomeUnknown, RegistryError, SessionEnded, Suspended
+from aioelasticjob.errors import (
+    ElasticJobError,
+    InvalidState,
+    OutcomeUnknown,
+    RegistryError,
+    SessionEnded,
+    Suspended,
+    error_text,
+)
+from aioelasticjob.ground.latest import Latest
 from aioelasticjob.host.importable import importable_name
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.kinds import CODED
+from aioelasticjob.logging import logger
 from aioelasticjob.model import instance_id
 from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
@@ -49,6 +62,8 @@ REMEMBERED_SESSIONS = 10
 READ_SWITCHES = "to read which servers are switched off"
 """The purpose of the reads, for the log line if the registry refuses them."""
 READABLE = (SessionState.CONNECTED, SessionState.CLOSED)
+
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +90,12 @@ class LocalJob:
         self._refusals = Refusals(job.config.job_name, clock, shared.limited_log)
         self._incarnation = 0
         self._instance = ""
+        self._joining: Event | None = Event()
+        """Set once the job has joined, has to wait, or will not join; None from then on."""
+        self._until_readable: CancelScope | None = None
+        """The wait for the registry before a life begins."""
+        self.failure: Exception | None = None
+        """Why the job could not join, if it was added while the process ran."""
         self.life: Life | None = None
         """The job's life in the present session; None before the first, between two, and after the job has left."""
 
@@ -117,11 +138,11 @@ class LocalJob:
             if not self._history.is_up:
                 self._history.is_up = True
                 task_status.started()
+            self._end_waits()
 
         while not self.ending.value.leaves:
-            await self._pause()
-            status = await self._session.status.until(lambda now: now.state in READABLE)
-            if status.state is SessionState.CLOSED or self.ending.value.leaves:
+            status = await self._readable()
+            if status is None or self.ending.value.leaves:
                 break
             member = self._member(status)
             life = self.life = Life(self._job, member, self._shared, self._scheduler, self._history, self._go_on)
@@ -130,6 +151,56 @@ class LocalJob:
             await self._end_life(life)
         up()
         self.ending.set(self.ending.value.gone())
+
+    async def joined(self) -> None:
+        """Wait until the job has joined, or has to wait.
+
+        Raises:
+            InvalidState: the job leaves, or has left.
+            Exception: why the job could not join.
+        """
+        if self._joining is not None:
+            await self._joining.wait()
+        if self.failure is not None:
+            raise self.failure
+        if self.ending.value.leaves:
+            why = self.ending.value.dismissal or "the application stops"
+            raise InvalidState(f"the job {self.name} does not run in this process: {why}")
+
+    def prepare(self) -> None:
+        """Make the checks that need all handlers of the job, which was declared while the process runs.
+
+        Raises:
+            InvalidSetting: a handler is missing or cannot be sent to a process, or ``retry`` names no exception.
+        """
+        self._job = self._job.prepared()
+
+    async def fail(self, error: Exception) -> None:
+        """Note why the job, which was added while the process runs, could not join; remove what it has written."""
+        self.failure = error
+        life = self.life
+        self.life = None
+        self._history.standing_by = JobHealth(self.name, problem=error_text(error), dismissed=True)
+        self.over()
+        if life is not None:
+            await life.withdraw()
+
+    def over(self) -> None:
+        """Let nobody wait any longer for this job to join or to leave: it will do neither."""
+        self._end_waits()
+        self.ending.set(self.ending.value.gone())
+
+    def dismiss(self, why: str) -> None:
+        """Leave once the running handlers have ended, although the process goes on."""
+        life = self.life
+        if life is not None and life.job_scheduler is not None:
+            life.dismissed(why)
+            return
+        self.ending.set(self.ending.value.dismissed(why))
+        if life is not None:
+            life.end_soon()
+        if self._until_readable is not None:
+            self._until_readable.cancel()
 
     def leave(self) -> None:
         """Leave once the running handlers have ended."""
@@ -209,6 +280,22 @@ class LocalJob:
             elif number == 0:
                 self._history.warn_rejoin(error)
 
+    def _end_waits(self) -> None:
+        if self._joining is not None:
+            self._joining.set()
+            self._joining = None
+
+    async def _readable(self) -> SessionStatus | None:
+        """Wait until a life can begin; return None if the session is over, or if the job is dismissed before."""
+        try:
+            with CancelScope() as self._until_readable:
+                await self._pause()
+                status = await self._session.status.until(lambda now: now.state in READABLE)
+                return None if status.state is SessionState.CLOSED else status
+        finally:
+            self._until_readable = None  # an unused scope takes two kilobytes
+        return None
+
     async def _pause(self) -> None:
         """Wait a moment if the last life has failed within this session: the cause of the failure may still exist."""
         if self._session.incarnation == self._incarnation:
@@ -247,16 +334,24 @@ class LocalJobs:
 
     def __init__(self, session: Session, jobs: Iterable[Job], host: Host, shared: ProcessContext) -> None:
         self._session = session
+        self._host = host
         self._shared = shared
+        self.loop = get_running_loop()
+        self.is_open = False
+        """Whether jobs can be added, and can leave, while the others run."""
         self._tasks = create_task_group()
         self._scheduler = Scheduler(shared.registering)
-        self._jobs = [LocalJob(job, session, host, shared, self._scheduler) for job in jobs]
+        self._jobs = {job.config.job_name: self._local(job) for job in jobs}
+        self._added = deque[LocalJob]()
+        """The jobs that were added while the others run, and that nobody has begun to start."""
+        self._starters = 0
+        """How many tasks start the jobs that were added."""
 
     @property
     def running(self) -> list[JobScheduler]:
         """What runs the jobs that have joined."""
         found = list[JobScheduler]()
-        for job in self._jobs:
+        for job in self._jobs.values():
             running = job.running
             if running is not None:
                 found.append(running)
@@ -264,19 +359,61 @@ class LocalJobs:
 
     def _time_was_set(self) -> None:
         """Have all jobs decide anew, because the time that they use was set."""
-        for job in self._jobs:
+        for job in self._jobs.values():
             if job.life is not None:
                 job.life.time_was_set()
 
     @property
     def health(self) -> list[JobHealth]:
         """The health of each job in this process."""
-        return [job.health for job in self._jobs]
+        return [job.health for job in self._jobs.values()]
 
     @property
     def refused(self) -> Mapping[str, tuple[RefusedRequest, ...]]:
         """The requests that the registry refuses at present, for each job with such requests."""
-        return {job.name: job.refused for job in self._jobs if job.refused}
+        return {job.name: job.refused for job in self._jobs.values() if job.refused}
+
+    def has_failed(self, name: str) -> bool:
+        """Whether a job of this name was added while the others run, and could not join."""
+        return name in self._jobs and self._jobs[name].failure is not None
+
+    def add(self, job: Job) -> None:
+        """Let a job join while the others run; ``joined`` raises what keeps it from that.
+
+        Raises:
+            InvalidState: a job of this name still leaves.
+        """
+        name = job.config.job_name
+        if name in self._jobs and not self.has_failed(name):
+            raise InvalidState(f"the job {name} still leaves this process: await app.leave({name!r}) before you add it")
+        local = self._jobs[name] = self._local(job)
+        self._added.append(local)
+        if self._starters < STARTING_AT_ONCE:
+            self._starters += 1
+            context = self._scheduler.context.copy()  # not the caller's, which may be that of a request or of a run
+            context.run(self._tasks.start_soon, self._start_added)
+
+    async def joined(self, name: str) -> None:
+        """Wait until a job has joined, or has to wait.
+
+        Raises:
+            KeyError: there is no such job.
+            InvalidState: the job leaves, or has left.
+            Exception: why the job could not join, if it was added while the others run.
+        """
+        await self._jobs[name].joined()
+
+    def dismiss(self, name: str, why: str) -> Latest[Ending]:
+        """Let a job leave while the others go on; forget it when it has left.  The result says how far that has come.
+
+        Raises:
+            KeyError: there is no such job.
+        """
+        job = self._jobs[name]
+        job.ending.listen(partial(self._forget, job))
+        job.dismiss(why)
+        self._forget(job)
+        return job.ending
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Sequence[LocalJob]]:
@@ -294,12 +431,14 @@ class LocalJobs:
             tasks.start_soon(self._watch_session)
             self._shared.switches.listen(self._look_at_switches)
             await tasks.start(follow_switches, self._session, self._shared)
+            declared = tuple(self._jobs.values())
+            self.is_open = True
             async with create_task_group() as starting:
-                waiting = iter(self._jobs)
-                for _ in range(min(len(self._jobs), STARTING_AT_ONCE)):
+                waiting = iter(declared)
+                for _ in range(min(len(declared), STARTING_AT_ONCE)):
                     starting.start_soon(self._start, waiting)
             try:
-                yield self._jobs
+                yield declared
             finally:
                 with CancelScope(shield=True):
                     await self._leave()
@@ -310,24 +449,55 @@ class LocalJobs:
         for job in waiting:
             await self._tasks.start(job.live)
 
+    async def _start_added(self) -> None:
+        """Start the jobs that were added, one after another, as far as no other task has begun to."""
+        while self._added:
+            job = self._added.popleft()
+            try:
+                job.prepare()
+                await self._tasks.start(job.live)
+            except Exception as error:  # the process and its other jobs go on
+                self._report_failure(job, error)
+                await job.fail(error)
+        self._starters -= 1
+
+    def _report_failure(self, job: LocalJob, error: Exception) -> None:
+        what = "the job was added, and cannot run in this process"
+        if isinstance(error, ElasticJobError):
+            kind = "jobs were added and cannot run in this process"
+            self._shared.limited_log.warning(log, job.name, kind, f"{what}: {error.with_page()}")
+        else:
+            message = f"{job.name}: an error in this package; {what}"
+            self.loop.call_exception_handler({"message": message, "exception": error})
+
+    def _local(self, job: Job) -> LocalJob:
+        return LocalJob(job, self._session, self._host, self._shared, self._scheduler)
+
+    def _forget(self, job: LocalJob) -> None:
+        """Forget a job that was dismissed, once it has left."""
+        if job.ending.value.stage is Stage.GONE and self._jobs.get(job.name) is job:
+            del self._jobs[job.name]
+
     async def _leave(self) -> None:
         """Let all jobs leave, and deliver the last failures to the error handlers."""
-        for job in self._jobs:
+        self.is_open = False
+        jobs = tuple(self._jobs.values())
+        for job in jobs:
             job.leave()
-        for job in self._jobs:
+        for job in jobs:
             await job.stopped()
         with move_on_after(FINAL_DELIVERY_TIMEOUT):
             await self._shared.dispatcher.wait_until_delivered()
 
     def _look_at_switches(self) -> None:
-        for job in self._jobs:
+        for job in self._jobs.values():
             if job.life is not None:
                 job.life.nodes_changed()
 
     async def _watch_session(self) -> None:
         """Pass every change of the session's state to all jobs."""
         async for status in self._session.status:
-            for job in self._jobs:
+            for job in self._jobs.values():
                 if job.life is not None:
                     job.life.session_changed(status)
 
@@ -347,11 +517,13 @@ class LocalJobs:
                 with CancelScope(shield=True):
                     await self._leave()
                     async with create_task_group() as ending:
-                        for one in self._jobs:
+                        for one in self._jobs.values():
                             if one.life is not None:
                                 ending.start_soon(one.end_with_process, one.life)
             finally:
                 self._scheduler.stop()
+                for one in tuple(self._jobs.values()):
+                    one.over()
 
 
 async def follow_switches(

@@ -31,7 +31,7 @@ from aioelasticjob.engine.turns import Activity, TaskScope
 from aioelasticjob.errors import SessionEnded
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.jobs.base import Job
-from aioelasticjob.jobs.context import Context, run_lease, run_limited_log
+from aioelasticjob.jobs.context import Context, run_job, run_lease, run_limited_log
 from aioelasticjob.logging import logger
 from aioelasticjob.model import CUT_OFF, LEFT_OPEN, Claim, FireSource, Outcome, VersionedRecord
 from aioelasticjob.registry.transaction import Committed
@@ -354,6 +354,7 @@ class Runs:
         began = self._loop.time()
         run_lease.set(session.run_lease(claim.incarnation))
         run_limited_log.set(self._shared.limited_log)
+        run_job.set(self._member.layout.job)
         if execution.job.engine is not None:
             stream = StreamControl(view, self._views, self._stats.run_counts, self._shared.events)
             execution.stream_control = stream

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from functools import cache
 from typing import Any, Concatenate, Protocol, TypeAlias
 
 from aioelasticjob.config.job import JobConfig
+from aioelasticjob.config.retry import Retry
 from aioelasticjob.cron.zone import zone_named
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.jobs.context import Checkpoints, InstanceContext, ItemContext
@@ -92,6 +93,27 @@ class Job:
         if config.executor == "process":
             check_sendable(handler, blocking)
         return cls(config, handler, blocking, checked(listeners), needs)
+
+    def prepared(self) -> Job:
+        """Return the job as it is run, after checks that need all its handlers and the modules that they come from.
+
+        Raises:
+            InvalidSetting: a handler is missing or cannot be sent to a process, or ``retry`` names no exception.
+        """
+        for retry in (self.config.retry, getattr(self.engine, "retry", None)):
+            if isinstance(retry, Retry):
+                retry.check_names()
+        if self.engine is not None:
+            return replace(self, blocking=self.engine.check(self.config.executor))
+        if self.blocking and self.config.executor == "process":
+            pickled(self.handler)
+        return self
+
+    def overwriting(self, default: bool) -> Job:
+        """Return a job that replaces the registry's configuration when it joins, or not, as it says, or by default."""
+        if self.config.overwrite is not None:
+            return self
+        return replace(self, config=self.config.model_copy(update={"overwrite": default}))
 
     def fitted(self, config: JobConfig) -> JobConfig:
         """Return the configuration in force, with the declared ``per`` or ``executor`` if the handlers need it.

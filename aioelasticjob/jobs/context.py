@@ -61,6 +61,8 @@ run_lease: ContextVar[RunLease | None] = ContextVar("aioelasticjob.run_lease", d
 """The lease of the run that the present task belongs to; None outside of runs."""
 run_limited_log: ContextVar[LimitedLog | None] = ContextVar("aioelasticjob.ground.limited_log", default=None)
 """Limits the lines that this package writes about the run that the present task belongs to; None outside of runs."""
+run_job: ContextVar[str | None] = ContextVar("aioelasticjob.run_job", default=None)
+"""The name of the job whose run the present task belongs to; None outside of runs."""
 
 
 @dataclass(frozen=True)

@@ -41,13 +41,15 @@ def stand_in(
     """
     twin = copy.copy(app)
     twin._registry = Address(settings.address, settings)
-    twin._here = RunningApp(VirtualClock())  # no event store, no endpoint: databases and ports are of the real world
-    twin._jobs = dict(app._jobs)
+    declared = app._here.declared
+    here = RunningApp(VirtualClock())  # no event store, no endpoint: databases and ports are of the real world
+    here.declared = dict(declared)
+    twin._here = here
     if jobs is not None:
         names = frozenset[str]() if isinstance(jobs, str) else frozenset(jobs)
-        if isinstance(jobs, str) or not names <= app._jobs.keys():
-            raise InvalidSetting("jobs", jobs, f"must be a list of names of its jobs: {', '.join(sorted(app._jobs))}")
-        twin._jobs = {name: job for name, job in app._jobs.items() if name in names}
+        if isinstance(jobs, str) or not names <= declared.keys():
+            raise InvalidSetting("jobs", jobs, f"must be a list of names of its jobs: {', '.join(sorted(declared))}")
+        here.declared = {name: job for name, job in declared.items() if name in names}
         twin._from_outside = None  # the settings file is applied already, and may name the jobs that are left out
     twin.dependency_overrides = {**app.dependency_overrides, **overrides}
     return twin

@@ -262,7 +262,7 @@ def test_what_the_registry_refuses_to_jobs_is_noted_for_their_process() -> None:
         app = here.app(cron="0 0 12 * * ?")
         async with app.running():
             assert app._here.jobs is not None
-            app._here.jobs._jobs[0]._refusals.refused("to settle items", NotPermitted("/job"))
+            app._here.jobs._jobs["job"]._refusals.refused("to settle items", NotPermitted("/job"))
             await anyio.sleep(2)
             (found,) = await processes(here.observer)
             (refused,) = found.problems.refused
