@@ -162,6 +162,17 @@ async def leave(chaos: Chaos) -> None:
     chaos.cluster.mend("leave", host.address)
 
 
+async def take_out(chaos: Chaos) -> None:
+    """A program leaves a job while its other jobs run, and adds it again after a while."""
+    host = chaos.host()
+    job = chaos.dice.choice(chaos.cluster.plan.jobs)
+    seconds = chaos.dice.uniform(0.0, 5.0)
+    chaos.cluster.break_("leave", host.address, detail=host.instance(job.name) or "no instance")
+    host.take_out(job, seconds)
+    await sleep(seconds)
+    chaos.cluster.mend("leave", host.address)
+
+
 async def reconfigure(chaos: Chaos) -> None:
     """An operator changes the number of items, the schedule, or both."""
     layout, dice = chaos.layout(), chaos.dice
@@ -305,6 +316,9 @@ KINDS: Kinds = {
 }
 """What can happen, and how often compared to the rest."""
 
+AT_RUN_TIME: Kinds = {"take-out": (20, take_out)}
+"""What else can happen if programs leave jobs, and add them again, while they run."""
+
 WILD: Kinds = {"switch": (6, switch), "close-widely": (5, close_widely)}
 """What else can happen in a wild plan: seeds from before there were any live as they did."""
 
@@ -318,7 +332,7 @@ async def rage(
     """
     chaos, end = Chaos(cluster, dice), cluster.history.now() + seconds
     if known is None:
-        known = {**KINDS, **(WILD if cluster.plan.wild else {})}
+        known = {**KINDS, **(WILD if cluster.plan.wild else {}), **(AT_RUN_TIME if cluster.plan.at_run_time else {})}
     kinds = [kind for kind in known if not cluster.plan.kinds or kind in cluster.plan.kinds]
     if not kinds:
         await sleep(seconds)

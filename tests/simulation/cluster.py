@@ -12,12 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from anyio import Event, create_task_group, move_on_after
+from anyio import Event, create_task_group, move_on_after, sleep
+from anyio.abc import TaskGroup
 
 from aioelasticjob.app import ElasticJob
 from aioelasticjob.core.account import MAX_FUTURE
 from aioelasticjob.core.layout import Layout
-from aioelasticjob.errors import AuthenticationFailed, RegistryError, unwrapped
+from aioelasticjob.errors import AuthenticationFailed, InvalidSetting, InvalidState, RegistryError, unwrapped
 from aioelasticjob.events import EventReader
 from aioelasticjob.registry.codec import CLOSE, attach, attached
 from aioelasticjob.registry.connection import Connection
@@ -97,6 +98,8 @@ class Plan:
     """Whether all jobs are streaming ones."""
     schedules: bool = False
     """Whether jobs have schedules of every kind, and operators replace one kind by another."""
+    at_run_time: bool = False
+    """Whether programs leave jobs, and add them again, while they run."""
 
 
 class Registry:
@@ -150,10 +153,14 @@ class Host:
     skew: float
     process: Process | None = None
     session: Session | None = None
+    app: ElasticJob | None = None
+    """What its process runs."""
     dismissed: bool = False
     """Whether an operator has asked one of its jobs to leave."""
     _lives: int = 0
     _leaving: Event = field(default_factory=Event)
+    _tasks: TaskGroup | None = None
+    """What the program of its process does beside running jobs."""
 
     @property
     def up(self) -> bool:
@@ -225,9 +232,10 @@ class Host:
     async def _main(self) -> None:
         name, history = self.name, self.cluster.history
         try:
-            app = self.cluster.application(self)
+            app = self.app = self.cluster.application(self)
             with unwrapped(), app.events() as listener:
                 async with create_task_group() as tasks:
+                    self._tasks = tasks
                     tasks.start_soon(self._listen, name, listener)
                     async with app.running() as session:
                         self.session = session
@@ -241,6 +249,23 @@ class Host:
             history.stop(name, self.address, f"{type(error).__name__}: {error}")
         else:
             history.stop(name, self.address, "left")
+
+    def instance(self, job: str) -> str:
+        """Return the id of its process's instance of a job; empty if there is none at present."""
+        health = () if self.app is None else self.app.health.jobs
+        return next((one.instance or "" for one in health if one.name == job), "")
+
+    def take_out(self, job: JobPlan, seconds: float) -> None:
+        """Let the program of its process leave a job, and add it again after so many seconds."""
+        if self.process is not None and self.up and self.app is not None and self._tasks is not None:
+            context = self.process.context.copy()
+            context.run(self._tasks.start_soon, self._take_out, self.app, job, seconds)
+
+    async def _take_out(self, app: ElasticJob, job: JobPlan, seconds: float) -> None:
+        with suppress(InvalidSetting, InvalidState):  # it is out already, or the process stops
+            await app.leave(job.name)
+            await sleep(seconds)
+            self.cluster.declare(app, self, job)
 
     async def _listen(self, name: str, listener: EventReader) -> None:
         history = self.cluster.history
@@ -286,16 +311,20 @@ class Cluster:
             clock=VirtualClock(),
         )
         for job in self.plan.jobs:
-            settings: dict[str, Any] = {"cron": job.cron, **dict(job.settings)}
-            settings |= {"name": job.name, "sharding_total_count": job.items}
-            if job.is_streaming:
-                StreamCode(self, host, job).declare(app, settings)
-                continue
-            code = Code(self, host, job)
-            app.add(code.handler(), listeners=code.listeners(), **settings)
-            if job.attempts:
-                app._events.attach(code)
+            self.declare(app, host, job)
         return app
+
+    def declare(self, app: ElasticJob, host: Host, job: JobPlan) -> None:
+        """Add a job to the program of a host."""
+        settings: dict[str, Any] = {"cron": job.cron, **dict(job.settings)}
+        settings |= {"name": job.name, "sharding_total_count": job.items}
+        if job.is_streaming:
+            StreamCode(self, host, job).declare(app, settings)
+            return
+        code = Code(self, host, job)
+        app.add(code.handler(), listeners=code.listeners(), **settings)
+        if job.attempts:
+            app._events.attach(code)
 
     async def operate(self, act: Callable[[Session], Coroutine[object, object, object]]) -> bool:
         """Do what an operator would, from a machine of her own; say whether the registry took it."""

@@ -23,6 +23,7 @@ from aioelasticjob.engine import claims, execution, settlements
 from aioelasticjob.engine.execution import Execution
 from aioelasticjob.engine.job_scheduler import JobScheduler
 from aioelasticjob.engine.life import Life
+from aioelasticjob.engine.local_jobs import LocalJob
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.offsets import Offsets
 from aioelasticjob.engine.pacing import Pacing
@@ -193,6 +194,22 @@ def run_what_is_paused() -> AbstractContextManager[object]:
 def give_no_grace() -> AbstractContextManager[object]:
     """Cut runs off as soon as their instance leaves."""
     return mock.patch.object(JobScheduler, "shutdown_timeout", property(lambda self: 0.0))
+
+
+def take_out_without_grace() -> AbstractContextManager[object]:
+    """Cut runs off as soon as the program leaves their job."""
+
+    def dismiss(self: LocalJob, why: str) -> None:
+        self.ending.set(self.ending.value.dismissed(why))
+        if self.life is not None:
+            self.life.end_soon()
+
+    return mock.patch.object(LocalJob, "dismiss", dismiss)
+
+
+def take_out_and_leave_the_rest() -> AbstractContextManager[object]:
+    """Let a job that leaves forget the nodes that it could not remove at once."""
+    return mock.patch.object(Life, "remove_what_is_left")
 
 
 def ignore_timeouts() -> AbstractContextManager[object]:

@@ -234,7 +234,7 @@ class Facts:
             if isinstance(entry, Started):
                 there[entry.host] = entry.process
             elif isinstance(entry, Fault) and entry.kind == "leave" and not entry.over:
-                found.setdefault(there.get(entry.hosts[0], ""), entry.at)
+                found.setdefault(entry.detail or there.get(entry.hosts[0], ""), entry.at)
             elif isinstance(entry, Written):
                 for name in dismissed(entry, self.incarnations):
                     found.setdefault(name, entry.at)

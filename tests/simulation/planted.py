@@ -128,6 +128,8 @@ PLANTED = (
     Planted(defects.run_what_is_switched_off, "switched off", "close-item"),
     Planted(defects.run_what_is_paused, "switched off", "close-widely", wild=True),
     Planted(defects.give_no_grace, "cut off", "leave,dismiss"),
+    Planted(defects.take_out_without_grace, "cut off", "take-out"),
+    Planted(defects.take_out_and_leave_the_rest, "convergence", "take-out,drop"),
     Planted(omissions.late_run_unasked, "unwanted late run", "pause"),
     Planted(defects.ignore_timeouts, "timeout", "reset", seeds=2),
     Planted(omissions.leave_unsettled, "leavers settle", "leave,dismiss", dragging),

@@ -27,7 +27,7 @@ from aioelasticjob.core import effects
 from aioelasticjob.testing.loop import START, run
 from tests.simulation import asking, scheduling, streaming
 from tests.simulation import hostile as surroundings
-from tests.simulation.chaos import KINDS, WILD, mend, rage
+from tests.simulation.chaos import AT_RUN_TIME, KINDS, WILD, mend, rage
 from tests.simulation.cluster import Cluster, JobPlan, Plan
 from tests.simulation.facts import Violation
 from tests.simulation.judges.invariants import check
@@ -75,6 +75,7 @@ def replay(plan: Plan) -> str:
     failover += " --requests" if plan.requests and not plan.streams else ""
     failover += " --streams" if plan.streams else ""
     failover += " --schedules" if plan.schedules else ""
+    failover += " --at-run-time" if plan.at_run_time else ""
     return f"python -m tests.simulation --seeds {plan.seed}{minutes}{kinds}{failover} --trace"
 
 
@@ -90,6 +91,7 @@ def plan(
     requests: bool = False,
     streams: bool = False,
     schedules: bool = False,
+    at_run_time: bool = False,
 ) -> Plan:
     """Return what a seed decides on; ``kinds`` are the only faults wanted, all if empty.
 
@@ -97,7 +99,7 @@ def plan(
     one, or where ``kinds`` names one of its faults, jobs have listeners and limits, and the surroundings fail, too.
     With ``retries`` handlers fail some attempts of a run, and are called again.  With ``requests`` programs ask for
     runs, besides everything else that happens.  With ``streams`` they ask streaming jobs for them.  With ``schedules``
-    jobs have schedules of every kind.
+    jobs have schedules of every kind.  With ``at_run_time`` programs leave jobs, and add them again, while they run.
     """
     dice = Random(f"plan {seed}")
     hosts = dice.randint(3, 7)
@@ -120,7 +122,8 @@ def plan(
         jobs, requests = tuple(map(streaming.streaming, jobs)), True
     if schedules:
         jobs = scheduling.of_every_kind(seed, jobs)
-    switches = (wild, hostile, requests, streams, schedules)
+    at_run_time = at_run_time or any(kind in AT_RUN_TIME for kind in kinds)
+    switches = (wild, hostile, requests, streams, schedules, at_run_time)
     return Plan(seed, skews, jobs, timeout, 60 * minutes, 12.0, transaction, kinds, *switches)
 
 
@@ -280,7 +283,7 @@ def _plans(given: argparse.Namespace) -> Iterator[Plan]:
     kinds = tuple(filter(None, given.kinds.split(",")))
     wanted = {"minutes": given.minutes, "kinds": kinds, "failover": given.failover, "wild": given.wild}
     wanted |= {"hostile": given.hostile, "retries": given.retries, "requests": given.requests}
-    wanted |= {"streams": given.streams, "schedules": given.schedules}
+    wanted |= {"streams": given.streams, "schedules": given.schedules, "at_run_time": given.at_run_time}
     return (plan(seed, **wanted) for seed in seeds)
 
 
@@ -294,7 +297,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", default="0:20", metavar="A[:B]", help="the seeds A to B-1, or 'random'")
     parser.add_argument("--count", type=int, default=20, help="how many random seeds")
     parser.add_argument("--minutes", type=float, default=1.0, help="simulated minutes of faults")
-    known = ",".join((*KINDS, *WILD, *surroundings.KINDS))
+    known = ",".join((*KINDS, *WILD, *AT_RUN_TIME, *surroundings.KINDS))
     parser.add_argument("--kinds", default="", help=f"only these faults, of {known}")
     parser.add_argument("--failover", action="store_true", help="let all jobs rescue orphans")
     parser.add_argument("--wild", action="store_true", help="save checkpoints, and let operators switch settings")
@@ -303,6 +306,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--requests", action="store_true", help="let programs ask for runs, and cancel some")
     parser.add_argument("--streams", action="store_true", help="the same, and all jobs are streaming ones")
     parser.add_argument("--schedules", action="store_true", help="let jobs have schedules of every kind, and jitter")
+    parser.add_argument("--at-run-time", action="store_true", help="let programs leave jobs, and add them again")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
     parser.add_argument("--trace", action="store_true", help="print the whole history")
     return parser

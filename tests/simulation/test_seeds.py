@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.simulation import live, plan
+from tests.support.history import Fault, Written, of_kind
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
@@ -130,6 +131,20 @@ def test_judges_do_not_raise_false_alarms_about_hostile_surroundings_again(seed:
 @pytest.mark.parametrize("seed", OLD_BUGS)
 def test_old_bugs_stay_mended(seed: int) -> None:
     survives(seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cluster_keeps_its_promises_while_programs_leave_jobs_and_add_them_again(seed: int) -> None:
+    verdict = live(plan(seed, failover=True, at_run_time=True))
+    assert not verdict.violations, verdict.report()
+    taken_out = {one.detail for one in of_kind(verdict.entries, Fault) if one.kind == "leave" and one.detail}
+    unregistered = {
+        change.path.rpartition("/")[2]
+        for written in of_kind(verdict.entries, Written)
+        for change in written.changes
+        if "/instances/" in change.path and change.data is None
+    }
+    assert len(taken_out & unregistered) > 3
 
 
 def test_a_seed_repeats_itself_exactly() -> None:
