@@ -83,7 +83,8 @@ def jobs(
 ) -> None:
     """List the jobs of a namespace.
 
-    With --attention it lists those that need it, and the exit code is 4 if there are any."""
+    With --attention it lists those that need it, and the exit code is 4 if there are any.
+    """
     listed = JobList(
         labels=[operations.label_in(one) for one in label or ()],
         states=state or (),
