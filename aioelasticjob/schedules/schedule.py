@@ -132,19 +132,19 @@ class Schedule:
         """Return the schedule as an English sentence."""
         if self.crons:
             said = [one.describe().removesuffix(f", {one.time_zone}") for one in self.crons]
-            text = f"{'; '.join(said)}, {self.settings.time_zone}"
+            sentence = f"{'; '.join(said)}, {self.settings.time_zone}"
         elif self.settings.every is not None:
-            text = f"Every {interval_text(self.settings.every)}"
+            sentence = f"Every {interval_text(self.settings.every)}"
         else:
             named = [time_text(one) for one in self.dates[:NAMED]]
-            text = f"At {', '.join(named)}{_and_more(self.dates)}"
+            sentence = f"At {', '.join(named)}{_and_more(self.dates)}"
         if self.settings.start_at is not None:
-            text += f", from {self.settings.start_at}"
+            sentence += f", from {self.settings.start_at}"
         if self.settings.end_at is not None:
-            text += f", until {self.settings.end_at}"
+            sentence += f", until {self.settings.end_at}"
         if self.settings.jitter:
-            text += f", each up to {interval_text(self.settings.jitter)} later"
-        return text
+            sentence += f", each up to {interval_text(self.settings.jitter)} later"
+        return sentence
 
     def _times(self, after: datetime) -> Iterator[datetime]:
         while (found := self.next_after(after)) is not None:

@@ -70,6 +70,7 @@ NOT_SHOWN = {
     "there is no file {} for {} to run",
     # its caller says it in other words
     "no certificate",
+    "{} is no rule for daylight saving",
     # the catalogue has the whole sentences, which the code puts together of these
     "the certificate of {} {}",
     "tls.key: the key in {} {}",

@@ -50,7 +50,7 @@ def test_each_setting_of_a_job_is_a_keyword_of_its_kind() -> None:
     ("settings", "name", "expected"),
     [
         (JobSettings, "failover", bool),
-        (JobSettings, "cron", str | None),
+        (JobSettings, "cron", str | Sequence[str] | None),
         (JobSettings, "items_at_once", int | None),
         (JobSettings, "per", Literal["item", "instance"]),
         (JobSettings, "catch_up", Duration),
