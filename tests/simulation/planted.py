@@ -119,7 +119,7 @@ PLANTED = (
     Planted(defects.save_unfenced, "fenced checkpoint", CHECKPOINTS, dragging, wild=True),
     Planted(defects.begin_where_it_was_known, "newest checkpoint", CHECKPOINTS, dragging, wild=True),
     Planted(defects.forget_orphans, "orphans are rescued", "crash", many_dragging, failover=True, seeds=2),
-    Planted(defects.undo_marks, "restraint", "crash", dragging, failover=True, seeds=4),
+    Planted(defects.undo_marks, "restraint", "crash", dragging, failover=True, seeds=2),
     Planted(defects.try_again_at_once, "restraint", "write-permission"),
     Planted(defects.mark_on_ticks_only, "orphans are found", "crash,reset", failover=True),
     Planted(defects.hear_no_orphans, "orphans are taken", "crash,reset", failover=True),
