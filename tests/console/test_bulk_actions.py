@@ -92,13 +92,13 @@ def test_all_jobs_that_the_filter_shows_run_now_also_those_of_other_pages(play: 
     play(act)
 
 
-@pytest.mark.parametrize("action", ["disable", "enable"])
-def test_the_other_actions_on_a_whole_job_are_there_as_well(play: Play, action: str) -> None:
+@pytest.mark.parametrize(("action", "meaning"), [("disable", "对整个作业而言"), ("enable", "它们将恢复")])
+def test_the_other_actions_on_a_whole_job_are_there_as_well(play: Play, action: str, meaning: str) -> None:
     async def act(scene: Scene) -> None:
         await scene.run_job("a")
         ada = await scene.operator(language="zh")
         question = await _ask(ada, action, "a")
-        assert "对整个作业而言" in question.text
+        assert meaning in question.text
         report = await _confirm(ada, question, action)
         assert _rows(report)["a"][0] == "ok"
         assert "已完成" in report.text

@@ -27,6 +27,7 @@ from aioelasticjob.jobs.dataflow import Dataflow, RetryStrategy
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.registry.tree import Tree
 from aioelasticjob.testing import run
+from tests.support.item_turns import turns_of
 from tests.support.retry_waits import PlainWaits
 
 SIZES = st.lists(st.integers(1, 12), max_size=8)
@@ -87,6 +88,7 @@ class DataflowRun:
         self.execution = Execution(
             *(self._job, self.config, claim, self.saved, self.executors, self._report_error, PlainWaits()),
             stream_control=self.stream_control,
+            turns=turns_of(self.config),
         )
         await execute(self.execution)
 

@@ -26,6 +26,7 @@ from tests.engine.dataflow_runs import SavedOffsets
 from tests.engine.test_executors import contexts_of
 from tests.engine.test_stats import claim
 from tests.support.clocks import block_loop, skip_time
+from tests.support.item_turns import turns_of
 from tests.support.loops import LoopKind, run_async
 from tests.support.retry_waits import PlainWaits
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
@@ -263,7 +264,8 @@ def test_a_job_that_leaves_cuts_off_what_waits_for_a_thread_then_or_later_and_no
     async def scene() -> None:
         config, one_thread = JobConfig(job_name="job", failover=True, **settings), Executors(anyio.CapacityLimiter(1))
         job, waits = Job.declare(config, work), PlainWaits(config)
-        execution = Execution(job, config, claim(0, 1, 2), SavedOffsets(), one_thread, lambda *_: None, waits)
+        given = job, config, claim(0, 1, 2), SavedOffsets(), one_thread
+        execution = Execution(*given, lambda *_: None, waits, turns=turns_of(config))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(execute, execution)
             while not (begun and one_thread.calls["thread"].tasks_waiting):
@@ -290,7 +292,8 @@ def test_a_job_that_leaves_hands_over_the_items_that_wait_for_their_turn_if_it_h
 
     config = JobConfig(job_name="job", failover=failover, items_at_once=1)
     job, waits = Job.declare(config, work), PlainWaits(config)
-    execution = Execution(job, config, claim(0, 1, 2), SavedOffsets(), Executors(), lambda *_: None, waits)
+    given = job, config, claim(0, 1, 2), SavedOffsets(), Executors()
+    execution = Execution(*given, lambda *_: None, waits, turns=turns_of(config))
     asyncio.run(execute(execution))
     assert begun == ([0] if failover else [0, 1, 2])
     assert execution.outcomes == dict.fromkeys(begun, Outcome.COMPLETED)

@@ -31,6 +31,7 @@ from aioelasticjob.jobs.context import ItemContext
 from aioelasticjob.model import Claim, Fire, FireSource, Outcome, Record, VersionedRecord
 from aioelasticjob.registry.tree import Node, Tree
 from aioelasticjob.testing import run
+from tests.support.item_turns import turns_of
 from tests.support.loops import LoopKind, run_async
 from tests.support.own_executors import added
 from tests.support.retry_waits import PlainWaits
@@ -59,6 +60,7 @@ def execution_of(config: JobConfig, handler: Callable[[Any], object], *items: in
         Executors(anyio.CapacityLimiter(5)),
         lambda *_: None,
         PlainWaits(),
+        turns=turns_of(config),
     )
 
 

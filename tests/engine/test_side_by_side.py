@@ -91,7 +91,7 @@ def test_scheduled_runs_go_on_beside_a_request_whose_item_catches_up_afterwards(
     spans = play(scene, work=lambda one: 20 if one.source == "TRIGGER" else 1, cron="0/10 * * * * ?")
     on_time = [("SCHEDULE", float(second), second + 1.0) for second in (10, 20, 30, 40)]
     assert spans.of(1) == on_time
-    assert spans.of(0) == [*on_time[2:], ("MISFIRE", 25.0, 26.0), ("TRIGGER", 5.0, 25.0)]
+    assert spans.of(0) == [("MISFIRE", 25.0, 26.0), *on_time[2:], ("TRIGGER", 5.0, 25.0)]
 
 
 def test_a_request_runs_beside_a_scheduled_run_of_another_item() -> None:
@@ -114,7 +114,7 @@ def test_without_independent_items_one_slow_item_delays_the_others_on_its_proces
         await here.until(34)
 
     spans = play(scene, work=lambda one: 15 if one.item == 0 and one.source == "SCHEDULE" else 1, cron="0/10 * * * * ?")
-    assert spans.of(1) == [("SCHEDULE", 10.0, 11.0), ("SCHEDULE", 30.0, 31.0), ("MISFIRE", 25.0, 26.0)]
+    assert spans.of(1) == [("MISFIRE", 25.0, 26.0), ("SCHEDULE", 10.0, 11.0), ("SCHEDULE", 30.0, 31.0)]
 
 
 def test_a_cancelled_run_ends_and_the_run_beside_it_goes_on() -> None:

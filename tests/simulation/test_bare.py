@@ -359,8 +359,10 @@ def rescue_beside_the_mark() -> AbstractContextManager[object]:
 def prune_blindly() -> AbstractContextManager[object]:
     """Remove items beyond the count without looking whether they run."""
 
-    async def transactions(_member: Any, view: JobView, effect: Effect) -> tuple[list[Transaction], dict[int, Any]]:
-        return to_transactions(effect, view), {}
+    async def transactions(
+        _member: Any, view: JobView, effect: Effect, _unwanted: Any
+    ) -> tuple[list[Transaction], None]:
+        return to_transactions(effect, view), None
 
     return mock.patch.object(coordinator, "_transactions", transactions)
 
