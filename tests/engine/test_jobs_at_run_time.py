@@ -223,15 +223,22 @@ async def test_of_many_jobs_that_are_added_at_once_only_some_own_tasks_meanwhile
     here = await virtual_cluster.start(application())
     many = 5 * STARTING_AT_ONCE
     before = len(all_tasks())
-    for number in range(many):
-        here.app.add(nothing, name=f"added-{number}", cron=YEARLY)
-    most = 0
-    while any(job.instance is None for job in here.app.health.jobs):
-        most = max(most, len(all_tasks()) - before)
-        await sleep(0.001)
-    assert 0 < most <= 3 * STARTING_AT_ONCE
-    for number in range(many):
-        await here.app.wait_joined(f"added-{number}")
+    most = list[int]()
+
+    async def count() -> None:
+        while True:
+            most.append(len(all_tasks()) - before)
+            await sleep(0.01)
+
+    async with create_task_group() as tasks:
+        tasks.start_soon(count)
+        for number in range(many):
+            here.app.add(nothing, name=f"added-{number}", cron=YEARLY)
+        for number in range(many):
+            await here.app.wait_joined(f"added-{number}")
+        tasks.cancel_scope.cancel()
+    assert 0 < max(most) <= 3 * STARTING_AT_ONCE
+    assert all(job.instance is not None for job in here.app.health.jobs)
 
 
 async def test_a_process_that_ends_while_a_job_joins_does_not_wait_for_it(
