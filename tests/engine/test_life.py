@@ -54,9 +54,8 @@ def test_a_new_connection_gives_every_part_of_a_job_a_turn(monkeypatch: pytest.M
             assert not turns
             present_life(app).session_changed(session.status.value)
             await here.until(6)
-            assert (
-                len(turns) == 4
-            )  # the one that follows the nodes, the coordinator, the job's scheduler, and its settlements
+            # what follows the nodes, the coordinator, the job's scheduler, and the settlement of its runs
+            assert len(turns) == 4
 
     simulate(scene)
 
