@@ -244,6 +244,7 @@ class Feed:
             execution.failed(context, failure)
         if execution.trace is not None:
             execution.trace.ended(context.claimed, outcome)
+        execution.items_ended(execution, context.claimed)
 
     def count(self) -> None:
         """Count the records processed since the last call."""
