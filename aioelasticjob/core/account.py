@@ -160,7 +160,7 @@ class JobState:
         """The claims whose runs go on here.  Each item is in at most one of them."""
         self._busy = dict[int, Claim]()
         """The items that run, each with its claim.  None is claimed, whatever the registry shows of it meanwhile."""
-        self._unsettled = dict[int, Claim]()
+        self.unsettled = dict[int, Claim]()
         """Items whose run has ended, and is not settled yet, each with its claim.
 
         They are known as they will be when it is settled, so they can be claimed again, together with the settlement.
@@ -190,15 +190,15 @@ class JobState:
         """Whether a run goes on here that nobody has asked for: one of the schedule, or its rescue."""
         return any(claim.fire.requested is None for claim in self.open)
 
-    @property
-    def unsettled(self) -> frozenset[int]:
-        """The items whose run has ended, and is not settled yet."""
-        return frozenset(self._unsettled) or NONE
-
     def free(self) -> frozenset[int]:
         """Return the items that run nowhere, wait for no rescuer, and are not switched off."""
         free = [number for number, item in self.items.items() if self._is_free(number, item)]
         return frozenset(free) or NONE
+
+    @property
+    def all_run(self) -> bool:
+        """Whether all items that this instance holds run here, so that nothing can be claimed before one has ended."""
+        return self.held <= self._busy.keys()
 
     def _is_free(self, number: int, item: Item) -> bool:
         return item.is_free and number not in self._busy and number not in self._off
@@ -312,7 +312,7 @@ class JobState:
             if missed or gone:
                 promised[number] = Closing(record, tuple(missed), newest, given_up=gone)
         before = {number: item.seen for number, item in found.items()}
-        settling = NONE if fire.source is FireSource.FAILOVER else self.unsettled
+        settling = NONE if fire.source is FireSource.FAILOVER or not self.unsettled else frozenset(self.unsettled)
         return ClaimItems(view, fire, before, wanted, settling), promised
 
     def claimed(self, claim: Claim, promised: Mapping[int, Closing]) -> None:
@@ -338,14 +338,14 @@ class JobState:
             return
         del self._busy[number]
         if claim.is_recorded:
-            self._unsettled[number] = claim
+            self.unsettled[number] = claim
         if (item := self.items.get(number)) is not None:
             self.items[number] = settled(item, ended)
 
     def settled_early(self, numbers: Iterable[int], written: Mapping[int, VersionedRecord]) -> None:
         """Note that runs which had ended are settled, and what was written; what was not is read again."""
         for number in numbers:
-            self._unsettled.pop(number, None)
+            self.unsettled.pop(number, None)
             item = self.items.get(number)
             if item is not None and number in written:
                 self.items[number] = settled(item, written[number])
@@ -358,13 +358,13 @@ class JobState:
         Another instance holds them now, they are switched off, or this instance leaves: nobody claims them here.  Or
         all runs of their claim have ended, and no moment has come, or comes until ``soon``, for which they are claimed.
         """
-        if not self._unsettled:
+        if not self.unsettled:
             return NONE
         if not view.assignment_stands or self._me not in view.active:
-            return self.unsettled
+            return frozenset(self.unsettled)
         until = self.timeline.has_come(soon)
         others = list[int]()
-        for number, claim in self._unsettled.items():
+        for number, claim in self.unsettled.items():
             item = self.items.get(number)
             if item is None or not self._is_free(number, item):
                 others.append(number)
@@ -380,8 +380,8 @@ class JobState:
         for number in claim.items:
             if self._busy.get(number) is claim:
                 del self._busy[number]
-            elif self._unsettled.get(number) is claim and number in written:
-                del self._unsettled[number]
+            elif self.unsettled.get(number) is claim and number in written:
+                del self.unsettled[number]
             else:  # it was or will be settled by itself, and may run again
                 continue
             item = self.items.get(number)
@@ -572,7 +572,7 @@ class JobState:
 
     def _is_to_be_followed(self, number: int, item: Item, view: JobView) -> bool:
         """Whether no view will show that an item is free: another instance runs it, or the leader will end its run."""
-        if number in self._busy or number in self._unsettled:
+        if number in self._busy or number in self.unsettled:
             return False
         if item.lock is not Lock.FREE:
             return number not in view.rescues
@@ -611,7 +611,7 @@ class JobState:
         closings = dict[int, Closing]()
         newest = self.timeline.newest
         for number, item in self.items.items():
-            if item.lock is not Lock.FREE or number in self._busy or number in self._unsettled:
+            if item.lock is not Lock.FREE or number in self._busy or number in self.unsettled:
                 continue  # until it is free, only its runner writes the record
             record = item.record
             if is_cut_off(record):

@@ -65,7 +65,7 @@ class Choice:
         """Return the run that comes first, whose result is that of its claim; None if there is nothing to run now."""
         if view.orphans or view.requested:
             return self._run_unscheduled(view)
-        return self._run_scheduled(view)
+        return None if self.schedule_waits else self._due(view) or self._due_soon(view)
 
     def ended(self, claim: Claim, written: Mapping[int, VersionedRecord]) -> Steps[None]:
         """Note that the run of a claim is over, and what its settlement has written."""
@@ -84,9 +84,9 @@ class Choice:
         Then only requests are answered, and none while a stream goes on: it ends first.
         """
         config = self._state.view.config
-        if config.independent_items:
+        if config.independent_items or not self._state.open:
             return False
-        return self._state.runs_for_schedule or (bool(self._state.open) and config.streaming)
+        return config.streaming or self._state.runs_for_schedule
 
     def settle_early(self, view: JobView, *, before_claims: bool) -> Steps[bool]:
         """Settle the runs that have ended and that are not settled together with a claim, now or soon.
@@ -110,15 +110,9 @@ class Choice:
         taken = (yield from self._rescue(view)) if may_rescue else None
         if taken is None:
             taken = yield from self._requested.answer(view, self._run_held)
-        if taken is None and (run := self._run_scheduled(view)):
+        if taken is None and not self.schedule_waits and (run := self._due(view) or self._due_soon(view)):
             taken = yield from run
         return taken
-
-    def _run_scheduled(self, view: JobView) -> Steps[ClaimResult | None] | None:
-        """Return the run of what is due, or will soon be due; None if there is nothing, or it has to wait."""
-        if self.schedule_waits:
-            return None
-        return self._due(view) or self._due_soon(view)
 
     def _due(self, view: JobView) -> Steps[ClaimResult | None] | None:
         """Return the run of the items that are due.  If the clock skew is too large, they are not run."""
@@ -142,7 +136,7 @@ class Choice:
 
     def _refuse(self, view: JobView, items: frozenset[int], skew: ClockSkew) -> Steps[None]:
         if self._state.unsettled:
-            yield from self.settle(self._state.unsettled)
+            yield from self.settle(frozenset(self._state.unsettled))
         yield from self._state.refuse_due(view, items, skew)
 
     def _due_soon(self, view: JobView) -> Steps[ClaimResult] | None:
@@ -174,8 +168,8 @@ class Choice:
     def _run(self, view: JobView, fire: Fire, items: Mapping[int, Item], offsets: dict[int, str]) -> Steps[ClaimResult]:
         """Claim items, and begin to run those that the claim has got; return the result of the claim."""
         state = self._state
-        if len(items) + len(state.unsettled) > MOST_TOGETHER:
-            yield from self.settle(state.unsettled)
+        if state.unsettled and len(items) + len(state.unsettled) > MOST_TOGETHER:
+            yield from self.settle(frozenset(state.unsettled))
             items = {number: state.items.get(number, item) for number, item in items.items()}
         if view.tree.outdated:  # since this was decided, the connection may have been lost
             return ClaimResult()

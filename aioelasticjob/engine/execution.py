@@ -78,8 +78,8 @@ class Execution:
     """Items whose run somebody has cancelled."""
     turns: CapacityLimiter | None = None
     """Bounds how many items of the job run side by side in this process; None if nothing does."""
-    items_ended: Callable[[Execution, Sequence[int]], None] = lambda execution, items: None
-    """Is called when items have ended, while others may go on."""
+    items_ended: Callable[[Execution, Sequence[int]], None] | None = None
+    """Is called when items have ended while others may go on, if these do not wait for each other."""
     cancel_called: bool = False
     """Whether ``cancel`` was called."""
     reason: str | None = None
@@ -272,7 +272,8 @@ async def _run_item(execution: Execution, context: Context, *items: int) -> None
     execution.outcomes.update(dict.fromkeys(items, outcome))
     if trace is not None:
         trace.ended(items, outcome)
-    execution.items_ended(execution, items)
+    if execution.items_ended is not None:
+        execution.items_ended(execution, items)
 
 
 async def _run_handler(execution: Execution, context: Context) -> Outcome | None:

@@ -187,13 +187,13 @@ class JobScheduler:
 
         The result is the seconds until there can be more to run; None if there may be more now.
         """
-        while (ended := self.runs.take_ended_item()) is not None:
-            self._state.item_ended(*ended)
-        while (settled := self.runs.take_settled()) is not None:
-            yield from self._choice.ended(*settled)
+        while self.runs.ends:
+            self._state.item_ended(*self.runs.ends.pop(0))
+        while self.runs.settled:
+            yield from self._choice.ended(*self.runs.settled.pop(0))
         if self._stopping.leaves:
             if self._state.unsettled:
-                yield from self._choice.settle(self._state.unsettled)
+                yield from self._choice.settle(frozenset(self._state.unsettled))
             if not self.runs.are_over:
                 return inf
             with suppress(RegistryError):  # the next holder reports as missed what this one has excused
@@ -209,16 +209,18 @@ class JobScheduler:
         if self._state.waits_for_runs(view):
             return inf
         yield from self._state.see(view)
-        yield from self._choice.settle_early(view, before_claims=True)
+        if self._state.unsettled:
+            yield from self._choice.settle_early(view, before_claims=True)
         run = self._choice.next_run(view)
         taken = None if run is None else (yield from run)
         self._failures = 0
         if self._member.refusals.open:
             self._member.refusals.accepted(READ_DUE)
         if taken is None:
-            has_settled = yield from self._choice.settle_early(view, before_claims=False)
-            return None if has_settled else self._rest(view)
-        may_be_more = not taken.stale if taken.claim is None else bool(self._state.free())
+            if self._state.unsettled and (yield from self._choice.settle_early(view, before_claims=False)):
+                return None
+            return self._rest(view)
+        may_be_more = not taken.stale if taken.claim is None else not self._state.all_run
         return None if may_be_more else self._rest(view)
 
     def refused(self, error: RegistryError) -> float:
@@ -289,7 +291,7 @@ class JobScheduler:
         taken = self._claims.claimed(sent)
         if taken is None:
             return InTask(partial(self._finish_claim, sent, ended))
-        return self._with_settlement(taken, ended)
+        return self._with_settlement(taken, ended) if sent.command.settling else taken
 
     async def _finish_claim(self, sent: SentClaim, ended: Mapping[int, EndedItem]) -> ClaimResult:
         try:
@@ -358,8 +360,7 @@ class JobScheduler:
             return 0.0
         now = self._state.clock.now
         timeline = self._state.timeline
-        can_claim = not self._choice.schedule_waits and bool(self._state.free())
-        waits_for_end = bool(self._state.open) and not can_claim
+        waits_for_end = bool(self._state.open) and (self._state.all_run or self._choice.schedule_waits)
         nothing_comes = timeline.upcoming is None or waits_for_end
         delay = MAX_WAIT * 1000 if nothing_comes else max(0, timeline.starts_at - now)
         if view.config.monitor_execution and delay > self._ahead.lead:

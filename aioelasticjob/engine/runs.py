@@ -134,11 +134,11 @@ class Runs:
         """The runs that are not settled yet."""
         self._ready = list[OpenRun]()
         """Those of them whose handlers have ended, or whose settlement was answered, since the last turn."""
-        self._settled = list[tuple[Claim, Mapping[int, VersionedRecord]]]()
+        self.settled = list[tuple[Claim, Mapping[int, VersionedRecord]]]()
         """The runs that were settled and not taken yet, each with what was written."""
         self._ended_items = dict[int, EndedItem]()
         """The items that have ended and are not settled yet, while others of their claim go on or went on."""
-        self._ends = list[tuple[int, Claim, VersionedRecord]]()
+        self.ends = list[tuple[int, Claim, VersionedRecord]]()
         """The ends of such items that nobody has taken yet, each with the record that its settlement will have made."""
         self._turns: CapacityLimiter | None = None
         """Bounds how many items run side by side, if the job has ``items_at_once``."""
@@ -150,7 +150,7 @@ class Runs:
     @property
     def are_over(self) -> bool:
         """Whether no run goes on or is to be settled, and none was settled that nobody has taken yet."""
-        return not (self._open or self._settled or self._ended_items)
+        return not (self._open or self.settled or self._ended_items)
 
     @property
     def items(self) -> list[int]:
@@ -204,17 +204,6 @@ class Runs:
         run = OpenRun(claim)
         self._open.append(run)
         self._tasks.start_soon(self._run, run, view, offsets)
-
-    def take_settled(self) -> tuple[Claim, Mapping[int, VersionedRecord]] | None:
-        """Return a claim whose run was settled, with the records that were written; None if all were taken."""
-        return self._settled.pop(0) if self._settled else None
-
-    def take_ended_item(self) -> tuple[int, Claim, VersionedRecord] | None:
-        """Return an item whose run has ended while others of its claim go on; None if all were taken.
-
-        The record is the one that there will be once it is settled.
-        """
-        return self._ends.pop(0) if self._ends else None
 
     def take_unsettled(self, items: Iterable[int]) -> dict[int, EndedItem]:
         """Return those of some ended items that are not settled yet: the caller settles them."""
@@ -321,17 +310,17 @@ class Runs:
             ended = ended_record(claim.items[item], item, outcomes, errors, now)
             if claim.is_recorded:
                 self._ended_items[item] = EndedItem(run, ended)
-                self._ends.append((item, claim, _after(ended)))
+                self.ends.append((item, claim, _after(ended)))
             else:
                 run.left.add(item)
-                self._ends.append((item, claim, ended))
+                self.ends.append((item, claim, ended))
 
     def _is_claimed_again(self, ended: EndedRun) -> bool:
         """Whether items of a run that has ended are claimed again now or soon, and settled in the same transaction."""
         claim = ended.claim
-        if not (self._views.value.config.independent_items and claim.is_recorded):
+        if not claim.is_recorded or self._stopping.leaves:
             return False
-        if self._stopping.leaves or ended.unfinished or ended.outcomes.keys() != claim.items.keys():
+        if ended.unfinished or ended.outcomes.keys() != claim.items.keys():
             return False
         timeline = self._driver.state.timeline
         soon = timeline.has_come(self._driver.state.clock.now + self._lead)
@@ -365,12 +354,13 @@ class Runs:
         run.ended = None
         if ended is None:
             return
-        if self._is_claimed_again(ended):
+        if self._views.value.config.independent_items and self._is_claimed_again(ended):
             new = [item for item in run.claim.items if not self._has_ended(run, item)]
             self._note_ends(run, new, ended.outcomes, ended.errors)
             self._close(run, {})
             return
-        self._leave_out_settled(run, ended)
+        if run.left or self._ended_items:
+            self._leave_out_settled(run, ended)
         if not ended.claim.items:
             self._close(run, {})
             return
@@ -418,7 +408,7 @@ class Runs:
     def _close(self, run: OpenRun, written: Mapping[int, VersionedRecord]) -> None:
         """Note that a run is over and settled, and give the job's passes a turn."""
         self._open.remove(run)
-        self._settled.append((run.claim, written))
+        self.settled.append((run.claim, written))
         self._tasks.scheduler.go_on(self._passes)
 
     async def _finish_settlement(self, trace: Trace | None, settlement: Settlement) -> Mapping[int, VersionedRecord]:

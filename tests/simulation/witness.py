@@ -74,18 +74,19 @@ class Witness(DataTree):
     def _witness_settlement(
         self, writes: Sequence[Write], results: Sequence[AppliedOperation | ErrorCode], author: Author
     ) -> None:
-        """Note what a transaction writes before it claims the same items again: the settlement of their last runs."""
-        first = next((number for number, one in enumerate(writes) if isinstance(one, Check)), 0)
-        if not first or any(isinstance(one, ErrorCode) for one in results):
-            return
+        """Note what a transaction writes and writes over: it settles runs, and claims the same items again."""
+        newest = {one.path: number for number, one in enumerate(writes) if not isinstance(one, Check)}
         changes = list[Change]()
-        for one in writes[:first]:
+        for number, one in enumerate(writes):
             path = (one.path or "").removeprefix(f"/{NAMESPACE}")
+            if isinstance(one, Check) or newest[one.path] == number:
+                continue
             if isinstance(one, SetData):
                 changes.append(Change(path, one.data))
             elif isinstance(one, Delete):
                 changes.append(Change(path, None))
-        self.history.note(Written(self.history.now(), author.zxid, author.session, tuple(changes)))
+        if changes and not any(isinstance(one, ErrorCode) for one in results):
+            self.history.note(Written(self.history.now(), author.zxid, author.session, tuple(changes)))
 
     def _witness(self, heard: int, session: int, zxid: int, *, ending: bool) -> None:
         changes: dict[str, Change] = {}
