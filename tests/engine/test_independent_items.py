@@ -52,7 +52,7 @@ def play(
     return played[0]
 
 
-def begins(spans: Spans, item: int, source: str = "CRON") -> list[float]:
+def begins(spans: Spans, item: int, source: str = "SCHEDULE") -> list[float]:
     return [began for one, begun_by, began, _ in sorted(spans.done) if one == item and begun_by == source]
 
 
@@ -70,7 +70,7 @@ def test_beside_one_slow_item_the_fast_ones_miss_none_of_a_hundred_moments(recor
     spans = play(scene, slow(9), monitor_execution=recorded)
     moments = [float(second) for second in range(2, 202, 2)]
     assert [begins(spans, item) for item in (0, 1, 2)] == [moments] * 3
-    assert {source for item in (0, 1, 2) for source, *_ in spans.of(item)} == {"CRON"}
+    assert {source for item in (0, 1, 2) for source, *_ in spans.of(item)} == {"SCHEDULE"}
     ran = sorted(began for one, _, began, _ in spans.done if one == 3)
     assert all(later - sooner < 9.5 for sooner, later in pairwise(ran))  # it catches up as soon as it has ended
     assert len(ran) > 20
@@ -143,7 +143,7 @@ def test_a_cancelled_item_ends_and_the_others_go_on() -> None:
         await here.until(9.5)
 
     spans = play(scene, slow(50))
-    assert spans.of(3)[:1] == [("CRON", 2.0, 5.0)]
+    assert spans.of(3)[:1] == [("SCHEDULE", 2.0, 5.0)]
     assert begins(spans, 0) == [2.0, 4.0, 6.0, 8.0]
     assert begins(spans, 3, "MISFIRE") + begins(spans, 3)[1:] in ([4.0, 6.0], [5.0], [6.0], [5.0, 6.0])
 
@@ -179,7 +179,7 @@ def test_a_pause_excuses_moments_of_items_that_have_ended_and_lets_the_slow_one_
 
     spans = play(scene, slow(9))
     assert begins(spans, 0) == [2.0, 4.0]
-    assert spans.of(3) == [("CRON", 2.0, 11.0)]
+    assert spans.of(3) == [("SCHEDULE", 2.0, 11.0)]
 
 
 def test_items_that_have_ended_move_to_a_new_instance_while_the_slow_one_goes_on() -> None:
@@ -219,7 +219,7 @@ def test_an_outage_that_ends_the_session_cuts_off_what_had_ended_and_was_not_set
         await here.until(50)
         here.faults.heal()
         await here.until(110)
-        assert {source for source, *_ in spans.of(0)} == {"CRON", "FAILOVER"}
+        assert {source for source, *_ in spans.of(0)} == {"SCHEDULE", "FAILOVER"}
         assert begins(spans, 0) == [30.0, 60.0, 90.0]
 
     simulate(scene)
