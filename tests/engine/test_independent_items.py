@@ -143,7 +143,7 @@ def test_a_cancelled_item_ends_and_the_others_go_on() -> None:
         await here.until(9.5)
 
     spans = play(scene, slow(50))
-    assert spans.of(3)[:1] == [("SCHEDULE", 2.0, 5.0)]
+    assert ("SCHEDULE", 2.0, 5.0) in spans.of(3)
     assert begins(spans, 0) == [2.0, 4.0, 6.0, 8.0]
     assert begins(spans, 3, "MISFIRE") + begins(spans, 3)[1:] in ([4.0, 6.0], [5.0], [6.0], [5.0, 6.0])
 
