@@ -9,7 +9,7 @@ ElasticJobError
 ├── NotAnException            users' code raised SystemExit, a panic, or a cancellation of its own
 ├── GivenUp                   a run was cut off again and again, so it is rescued no more
 ├── MissedRuns                scheduled moments passed without a run on time
-├── FaultAlert                a fault of a job or of the registry, of which people are told while it lasts
+├── FaultAlert                a fault of a job or of the registry, of which people are notified while it lasts
 └── RegistryError
     ├── RegistryUnreachable   no server answered in time
     ├── TlsFailed             no encrypted connection to the registry could be made

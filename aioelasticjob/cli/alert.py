@@ -396,7 +396,7 @@ class _Following:
         self._jobs.news.set()
 
     def _target_of(self, jobs: Mapping[str, JobStatus], key: AlertKey) -> Target | None:
-        """Return to whom an alert goes; None if nobody is to be told."""
+        """Return to whom an alert goes; None if nobody is to be notified."""
         job = jobs.get(key.job)
         if job is None or job.fault is not None:
             return self._options.to

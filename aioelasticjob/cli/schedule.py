@@ -86,7 +86,8 @@ def schedule(
 
 def duration_text(seconds: float) -> str:
     """Return a duration as text, in its two largest units."""
-    rest, parts = round(seconds), list[str]()
+    rest = round(seconds)
+    parts = list[str]()
     for name, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
         amount, rest = divmod(rest, size)
         if amount:

@@ -31,7 +31,7 @@ class Awaited:
     conclude: Callable[..., object]
     """Returns the answer, or what is to be awaited next, when the answer is there."""
     about: tuple[Any, ...] = ()
-    """The arguments of ``conclude``.  A ``partial`` would be three more objects for the garbage collector."""
+    """The arguments of ``conclude``."""
     future: Future[Any] | None = None
     """When it is done, it calls this object.  If it is None, the part that has the answer calls ``come``."""
     is_there: bool = False

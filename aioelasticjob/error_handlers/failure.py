@@ -33,7 +33,7 @@ class AlertPart:
     """When it was over; empty while it is there."""
     text: str
     link: str
-    """The page of the console about it; empty if the command was not told where the console is."""
+    """The page of the console about it; empty if the command does not know where the console is."""
 
     @property
     def line(self) -> str:

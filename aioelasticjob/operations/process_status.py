@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 
 from aioelasticjob.core.layout import PROCESSES, child
 from aioelasticjob.core.processes import ProcessStatus, process_status
-from aioelasticjob.ground.latest import Latest
 from aioelasticjob.operations.status import JobStatus
-from aioelasticjob.registry.mirror import mirror
+from aioelasticjob.registry.mirror import follow_value
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Tree
 
@@ -37,13 +36,8 @@ async def watch_processes(session: Session) -> AsyncIterator[AsyncIterator[tuple
     Raises:
         RegistryError: the registry may not be read, or the session is closed.
     """
-    async with mirror(session, [PROCESSES]) as trees:
-        yield _states(trees)
-
-
-async def _states(trees: Latest[Tree]) -> AsyncIterator[tuple[ProcessStatus, ...]]:
-    async for tree in trees:
-        yield _processes_in(tree)
+    async with follow_value(session, PROCESSES, _processes_in) as states:
+        yield states
 
 
 def _processes_in(tree: Tree) -> tuple[ProcessStatus, ...]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, closing
-from typing import Final
+from typing import Final, TypeVar
 
 from aioelasticjob.errors import Suspended
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.registry.codec import CREATED, DELETED
 from aioelasticjob.registry.session import Session, beside
 from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree, parent, prefix_below
+
+T = TypeVar("T")
 
 MAX_SMALL_ROUNDS: Final = 20
 """After so many rounds of reading, while something changed in each, requests may be as large as the servers allow."""
@@ -42,6 +44,16 @@ async def mirror(
         await follower.catch_up()
         async with beside(follow):
             yield follower.trees
+
+
+@asynccontextmanager
+async def follow_value(session: Session, root: str, read: Callable[[Tree], T]) -> AsyncIterator[AsyncIterator[T]]:
+    """Follow what ``read`` makes of everything at and below ``root``: the present value comes first, then newer ones.
+
+    Raises: NotPermitted, SessionEnded when the session is closed first.
+    """
+    async with mirror(session, [root]) as trees:
+        yield (read(tree) async for tree in trees)
 
 
 class Follower:

@@ -1,4 +1,4 @@
-"""`aioelasticjob alert`: people are told of faults, also across outages, restarts and deliveries that fail."""
+"""`aioelasticjob alert`: people are notified of faults, also across outages, restarts and deliveries that fail."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_what_lasts_is_told_again_and_what_comes_and_goes_is_summed_up(pager: Pa
             assert pager.statuses == ["firing", "resolved"] * 2  # the limit holds the others back
             await anyio.sleep(600)
             assert pager.statuses[4:] == ["firing"]
-            assert "It was also so, which was not told yet: " in pager.failures[4].note
+            assert "It also fired at these times, which no message has reported yet: " in pager.failures[4].note
             await anyio.sleep(3600)
             assert pager.statuses[5:] == ["firing"]
             assert "nobody-there goes on: " in pager.failures[5].subject
@@ -165,7 +165,7 @@ def test_a_delivery_that_fails_is_tried_again_until_it_succeeds(pager: Pager, ca
             await anyio.sleep(140)
             assert pager.tries == 4
             (state,) = await alerts(here.observer)
-            assert (state.tries, state.trouble, state.told) == (4, "OSError: the line is dead", None)
+            assert (state.tries, state.trouble, state.notified) == (4, "OSError: the line is dead", None)
             pager.is_broken = False
             await anyio.sleep(120)
             assert pager.statuses == ["firing"]
@@ -193,7 +193,7 @@ def test_an_outage_that_ends_before_anybody_could_be_told_is_told_when_the_line_
 
     simulate(scene)
     assert pager.statuses == ["resolved"]
-    assert "Nobody was told when it began." in pager.failures[0].note
+    assert "Nobody was notified when it began." in pager.failures[0].note
 
 
 def test_of_several_commands_one_sends_each_message_and_one_that_is_started_again_continues(pager: Pager) -> None:
@@ -262,7 +262,7 @@ def test_that_the_registry_is_away_is_told_by_the_command_itself(pager: Pager, t
         process.kill()
         again = here.faults.start("watcher again", "10.0.7.7", command)
         await anyio.sleep(90)
-        assert len(pager.said) == 2  # its state file says that this was told
+        assert len(pager.said) == 2  # its state file says that this was reported
         here.faults.heal()
         await anyio.sleep(60)
         assert pager.said[2:] == [("resolved", "registry-away", "")]
@@ -458,7 +458,7 @@ def test_messages_on_their_way_may_arrive_when_the_command_is_stopped(
             await anyio.sleep(AFTER + 2)
             stop.set()
         (state,) = await alerts(here.observer)
-        assert (state.told is not None) is arrives
+        assert (state.notified is not None) is arrives
 
     simulate(scene)
     assert bool(pager.failures) is arrives

@@ -14,7 +14,7 @@ from aioelasticjob.console.users.permissions import Role
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import Outcome
-from aioelasticjob.operations.alerts.state import AlertState, Claim, Episode, Told
+from aioelasticjob.operations.alerts.state import AlertState, Claim, Episode, Notification
 from tests.console.samples import INSTANCES, ended, item, status
 from tests.console.site import TIMEOUT, Site
 from tests.observers.sample_events import NOON, batch, beginning, end, raised
@@ -76,10 +76,18 @@ def fill(there: Site) -> Keys:
     there.run(lambda: _add_real_job(there))
     there.show(*jobs)
     alerts = (
-        AlertState("failing", "failing", now - 600, "the last 3 runs failed", told=Told(now - 600, False, now - 600)),
+        AlertState(
+            "failing",
+            "failing",
+            now - 600,
+            "the last 3 runs failed",
+            notified=Notification(now - 600, False, now - 600),
+        ),
         AlertState("late", "known", now - 60, "not begun", tries=2, again=now + 30, trouble="the line is dead"),
         AlertState("failing", "known", now - 60, "the last 3 runs failed", claim=Claim("me", now + 60, now)),
-        AlertState("store-not-written", "", now - 90, "disk full", now - 30, untold=(Episode(now - 200, now - 100),)),
+        AlertState(
+            "store-not-written", "", now - 90, "disk full", now - 30, unreported=(Episode(now - 200, now - 100),)
+        ),
     )
     there.run(lambda: _show_alerts(there, alerts))
     return there.run(write)

@@ -1,4 +1,4 @@
-"""The page of alerts: what fires, what people were told of it, and who has acknowledged it."""
+"""The page of alerts: what fires, what people were notified of, and who has acknowledged it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aioelasticjob.console.pages.alerts import SUBJECTS
 from aioelasticjob.core.layout import ALERTS
 from aioelasticjob.operations.alerts.kinds import KINDS, OF_JOBS
 from aioelasticjob.operations.alerts.nodes import AlertNodes
-from aioelasticjob.operations.alerts.state import AlertState, Told
+from aioelasticjob.operations.alerts.state import AlertState, Notification
 from aioelasticjob.operations.attention import ERRORS, SEVERITY
 from aioelasticjob.registry.transaction import Create
 from tests.console.conftest import Play, Scene
@@ -39,14 +39,14 @@ def test_each_alert_is_shown_with_its_rule_its_reason_and_its_delivery(play: Pla
         assert "The newest 3 runs of an item failed, or half of the newest 20 runs of the job." in text
         assert "3 &lt;b&gt; failed" in text
         assert "hunter2" not in text
-        assert "not told" in text
+        assert "not delivered yet" in text
         assert "not delivered, 2 times" in text
         assert "the line is dead" in text
-        await _write(scene, replace(failing, told=Told(failing.since, False, now)))
+        await _write(scene, replace(failing, notified=Notification(failing.since, False, now)))
         told = (await vera.get(PAGE)).text
-        assert '<span class="outcome ok">told</span>' in told
+        assert '<span class="outcome ok">delivered</span>' in told
         assert "webhook" in told
-        await _write(scene, replace(failing, resolved=now, told=Told(failing.since, True, now)))
+        await _write(scene, replace(failing, resolved=now, notified=Notification(failing.since, True, now)))
         assert '<span class="outcome ok">resolved</span>' in (await vera.get(PAGE)).text
 
     play(act)

@@ -1,4 +1,4 @@
-"""The alerts of a registry: since when each fires, what people were told, and who has acknowledged it."""
+"""The alerts of a registry: since when each fires, what people were notified of, and who has acknowledged it."""
 
 from __future__ import annotations
 

@@ -97,5 +97,5 @@ def _refusals(processes: Iterable[ProcessStatus]) -> Refusals | None:
     found = [one for one in processes if one.problems.refused]
     if not found:
         return None
-    refused = [refused for one in found for refused in one.problems.refused]
-    return Refusals(found, min(refused, key=lambda one: one.since))
+    refusals = [each for one in found for each in one.problems.refused]
+    return Refusals(found, min(refusals, key=lambda each: each.since))

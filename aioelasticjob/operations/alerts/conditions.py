@@ -104,7 +104,7 @@ def _given_up(job: JobStatus, now: float) -> Iterator[Condition]:
         items = listed_items(one.item for one in found)
         text = f"given up after repeated rescues: {items}"
         # the leader that gives a run up calls the error handler
-        yield Condition(AlertKey("given-up", job.name), text, is_told=True)
+        yield Condition(AlertKey("given-up", job.name), text, is_notified=True)
 
 
 def _writes_refused(job: JobStatus, processes: Sequence[ProcessStatus]) -> Iterator[Condition]:

@@ -36,7 +36,7 @@ def failure_of(
     if len(alerts) == 1:
         job = first.job
         text = _sentence(first)
-        note = _untold(first)
+        note = _unreported(first)
     else:
         job = ""
         text = _summary(parts)
@@ -78,7 +78,7 @@ def _sentence(alert: AlertState) -> str:
     kind = KINDS[alert.kind]
     if alert.resolved is not None:
         return f"{alert.kind} is over: {kind.over}, from {_time(alert.since)} to {_time(alert.resolved)}"
-    verb = "goes on" if alert.told is not None and alert.told.since == alert.since else "began"
+    verb = "goes on" if alert.notified is not None and alert.notified.since == alert.since else "began"
     return f"{alert.kind} {verb}: {alert.text}; since {_time(alert.since)}"
 
 
@@ -92,23 +92,23 @@ def _summary(parts: Sequence[AlertPart]) -> str:
     return f"{counted(len(parts), 'alert')} ({numbers}): {named}{more}"
 
 
-def _untold(alert: AlertState) -> str:
-    """Return what no message has told before, though it should have."""
+def _unreported(alert: AlertState) -> str:
+    """Return what no message has reported before, though one should have."""
     said = list[str]()
     if alert.trouble:
         said.append(f"{counted(alert.tries, 'attempt')} to deliver this failed, the last one because: {alert.trouble}.")
-    if alert.resolved is not None and (alert.told is None or alert.told.since != alert.since):
-        said.append("Nobody was told when it began.")
-    if alert.untold:
-        times = ", ".join(f"{_time(one.since)} to {_time(one.until)}" for one in alert.untold)
+    if alert.resolved is not None and (alert.notified is None or alert.notified.since != alert.since):
+        said.append("Nobody was notified when it began.")
+    if alert.unreported:
+        times = ", ".join(f"{_time(one.since)} to {_time(one.until)}" for one in alert.unreported)
         more = f", and {counted(alert.left_out, 'time')} before" if alert.left_out else ""
-        said.append(f"It was also so, which was not told yet: {times}{more}.")
+        said.append(f"It also fired at these times, which no message has reported yet: {times}{more}.")
     return " ".join(said)
 
 
 def _untold_of_job(alert: AlertState) -> str:
-    untold = _untold(alert)
-    return f"{alert.key.name}: {untold}" if untold else ""
+    unreported = _unreported(alert)
+    return f"{alert.key.name}: {unreported}" if unreported else ""
 
 
 def _time(seconds: float) -> str:

@@ -9,10 +9,9 @@ from typing import Protocol
 
 from aioelasticjob.core.layout import ALERTS, child
 from aioelasticjob.errors import Conflict, InvalidSetting, OutcomeUnknown, SessionEnded, Suspended
-from aioelasticjob.ground.latest import Latest
 from aioelasticjob.logging import logger
 from aioelasticjob.operations.alerts.state import AlertKey, AlertState, decode, encode
-from aioelasticjob.registry.mirror import mirror
+from aioelasticjob.registry.mirror import follow_value
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
 from aioelasticjob.registry.tree import Tree
@@ -55,13 +54,8 @@ async def watch_alerts(session: Session) -> AsyncIterator[AsyncIterator[tuple[Al
     Raises:
         RegistryError: the registry may not be read, or the session is closed.
     """
-    async with mirror(session, [ALERTS]) as trees:
-        yield _newer_alerts(trees)
-
-
-async def _newer_alerts(trees: Latest[Tree]) -> AsyncIterator[tuple[AlertState, ...]]:
-    async for tree in trees:
-        yield _alerts_in(tree)
+    async with follow_value(session, ALERTS, _alerts_in) as states:
+        yield states
 
 
 def _alerts_in(tree: Tree) -> tuple[AlertState, ...]:

@@ -13,7 +13,15 @@ from math import inf
 from typing import Final
 
 from aioelasticjob.operations.alerts.kinds import KINDS
-from aioelasticjob.operations.alerts.state import CLAIM_SECONDS, INTERVAL, AlertKey, AlertState, Claim, Told, shortened
+from aioelasticjob.operations.alerts.state import (
+    CLAIM_SECONDS,
+    INTERVAL,
+    AlertKey,
+    AlertState,
+    Claim,
+    Notification,
+    shortened,
+)
 
 MESSAGES: Final = 20
 """So many messages are sent to a target in ``INTERVAL`` seconds."""
@@ -53,8 +61,8 @@ class Condition:
     """Since when, if that is known."""
     begins: bool = True
     """Whether an alert begins.  Otherwise one that fires goes on, and none begins: it is not certain yet."""
-    is_told: bool = False
-    """Whether a worker has told people already that it began."""
+    is_notified: bool = False
+    """Whether a worker has notified people already that it began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +142,7 @@ class Planner:
             begun = AlertState(key.kind, key.job, since, shortened(condition.text))
         else:
             begun = state.begun_again(since, condition.text)
-        return replace(begun, told=Told(since, False, now)) if condition.is_told else begun
+        return replace(begun, notified=Notification(since, False, now)) if condition.is_notified else begun
 
     def _add_messages(
         self,
@@ -170,7 +178,7 @@ class Planner:
             if rest := due_states[len(singly) :]:
                 groups.append(rest)
             for number, group in enumerate(groups):
-                # messages of one moment are told apart, since the limit counts them
+                # messages of one moment are distinguished, since the limit counts them
                 claim = Claim(self._me, now + CLAIM_SECONDS, now + number / 1_000_000)
                 claimed = tuple(state.claimed(claim, target.label) for state in group)
                 plan.messages.append(Message(target, claimed))

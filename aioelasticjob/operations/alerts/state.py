@@ -1,4 +1,4 @@
-"""The state of one alert: since when it fires, what people were told of it, and what could not be delivered.
+"""The state of one alert: since when it fires, what people were notified of, and what could not be delivered.
 
 Times are in seconds since the epoch, by the registry's clock.
 """
@@ -14,7 +14,7 @@ from aioelasticjob.config.types import AlertKind
 from aioelasticjob.ground.nesting import read_json
 
 MAX_EPISODES: Final = 10
-"""So many episodes that nobody was told of are kept with their times; of more, only the number."""
+"""So many episodes that no message has reported are kept with their times; of more, only the number."""
 MAX_TEXT: Final = 1_000
 """Characters of a text in a state: a fault may quote an error of any length."""
 FIRST_PAUSE: Final = 15.0
@@ -49,7 +49,7 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Notification:
     """What the last message that was delivered has said."""
 
     since: float
@@ -77,10 +77,10 @@ class AlertState:
     text: str
     """What is so, for people, as of the last message."""
     resolved: float | None = None
-    told: Told | None = None
-    """None if nobody was told anything yet."""
-    untold: tuple[Episode, ...] = ()
-    """Earlier episodes that no message has told of, or not to their end; the newest of them."""
+    notified: Notification | None = None
+    """None if no message was delivered yet."""
+    unreported: tuple[Episode, ...] = ()
+    """Earlier episodes that no message has reported, or not to their end; the newest of them."""
     left_out: int = 0
     """How many more of them there were."""
     tries: int = 0
@@ -106,17 +106,19 @@ class AlertState:
         return self.resolved is None
 
     @property
-    def is_told(self) -> bool:
+    def is_notified(self) -> bool:
         """Whether people know how it is."""
-        told = self.told
-        return told is not None and (told.since, told.over) == (self.since, not self.fires) and not self.untold
+        newest = self.notified
+        if newest is None or self.unreported:
+            return False
+        return (newest.since, newest.over) == (self.since, not self.fires)
 
     def changes_at(self, repeat: float) -> float:
         """Return when the next message is due if nothing else happens: now or earlier if one is due."""
         due = 0.0
-        if self.is_told:
-            assert self.told is not None
-            due = self.told.at + repeat if self.fires else float("inf")
+        if self.is_notified:
+            assert self.notified is not None
+            due = self.notified.at + repeat if self.fires else float("inf")
         if self.claim is not None:
             due = max(due, self.claim.until)
         return max(due, self.again)
@@ -126,14 +128,19 @@ class AlertState:
         return replace(self, resolved=now)
 
     def begun_again(self, since: float, text: str) -> AlertState:
-        """Return the state when the fault is there again: an episode that was not told to its end is not forgotten."""
+        """Return the state when the fault is there again; an episode that was not reported to its end is kept."""
         assert self.resolved is not None
-        untold = self.untold
-        if not self.is_told:
-            untold = (*untold, Episode(self.since, self.resolved))
-        left_out = self.left_out + max(0, len(untold) - MAX_EPISODES)
+        unreported = self.unreported
+        if not self.is_notified:
+            unreported = (*unreported, Episode(self.since, self.resolved))
+        left_out = self.left_out + max(0, len(unreported) - MAX_EPISODES)
         return replace(
-            self, since=since, text=shortened(text), resolved=None, untold=untold[-MAX_EPISODES:], left_out=left_out
+            self,
+            since=since,
+            text=shortened(text),
+            resolved=None,
+            unreported=unreported[-MAX_EPISODES:],
+            left_out=left_out,
         )
 
     def claimed(self, claim: Claim, target: str) -> AlertState:
@@ -141,13 +148,13 @@ class AlertState:
         return replace(self, claim=claim, target=target)
 
     def delivered(self, sent: AlertState, now: float) -> AlertState:
-        """Return the state after a message was delivered that told of it as ``sent``; it may have changed since."""
+        """Return the state after a message was delivered that reported it as ``sent``; it may have changed since."""
         recent = tuple(at for at in self.messages if at > now - INTERVAL)
         message = now if sent.claim is None else sent.claim.message
         return replace(
             self,
-            told=Told(sent.since, not sent.fires, now),
-            untold=tuple(episode for episode in self.untold if episode not in sent.untold),
+            notified=Notification(sent.since, not sent.fires, now),
+            unreported=tuple(episode for episode in self.unreported if episode not in sent.unreported),
             left_out=max(0, self.left_out - sent.left_out),
             tries=0,
             again=0.0,

@@ -99,7 +99,7 @@ def test_nobody_leads_a_job_with_instances() -> None:
 
 def test_a_run_that_was_given_up_is_a_fault_that_a_worker_has_told_of() -> None:
     (fault,) = found(job("given-up", item(0), item(1, outcome=GIVEN_UP, begun=1, slot=1)))
-    assert (fault.text, fault.is_told) == ("given up after repeated rescues: item 1", True)
+    assert (fault.text, fault.is_notified) == ("given up after repeated rescues: item 1", True)
 
 
 def failed(number: int, at: float, error: str = "ValueError: no") -> ItemStatus:

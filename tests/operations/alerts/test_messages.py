@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aioelasticjob.operations.alerts.messages import failure_of
-from aioelasticjob.operations.alerts.state import AlertState, Episode, Told
+from aioelasticjob.operations.alerts.state import AlertState, Episode, Notification
 
 NOON = 1_767_268_800.0
 """2026-01-01 at noon."""
@@ -22,7 +22,7 @@ def test_a_fault_that_begins_is_told_with_its_reason_and_since_when() -> None:
 
 
 def test_a_fault_that_lasts_or_is_over_is_told_as_that() -> None:
-    told = replace(LATE, told=Told(NOON, False, NOON))
+    told = replace(LATE, notified=Notification(NOON, False, NOON))
     over = replace(told, resolved=NOON + 3600)
     assert "late goes on: item 0 has not ended" in failure_of([told], "", "", NOON).subject
     assert failure_of([over], "", "", NOON).subject == (
@@ -34,11 +34,12 @@ def test_a_fault_that_lasts_or_is_over_is_told_as_that() -> None:
 def test_what_was_not_delivered_is_said() -> None:
     over = replace(LATE, resolved=NOON + 60, tries=2, trouble="the line is dead")
     assert failure_of([over], "", "", NOON).note == (
-        "2 attempts to deliver this failed, the last one because: the line is dead. Nobody was told when it began."
+        "2 attempts to deliver this failed, the last one because: the line is dead. Nobody was notified when it began."
     )
-    again = replace(LATE, untold=(Episode(NOON - 90, NOON - 30),), left_out=3)
+    again = replace(LATE, unreported=(Episode(NOON - 90, NOON - 30),), left_out=3)
     assert failure_of([again], "", "", NOON).note == (
-        "It was also so, which was not told yet: 2026-01-01T11:58:30+00:00 to 2026-01-01T11:59:30+00:00,"
+        "It also fired at these times, which no message has reported yet: "
+        "2026-01-01T11:58:30+00:00 to 2026-01-01T11:59:30+00:00,"
         " and 3 times before."
     )
 
@@ -52,7 +53,7 @@ def test_several_alerts_are_summed_up_in_the_subject_and_named_in_the_text() -> 
     assert "firing: report: late began: item 0 has not ended" in failure.text
     assert "https://c/r/b/job/report" in failure.text
     assert "https://c/r/b/alerts" in failure.text
-    assert failure.note == "late:other: Nobody was told when it began."
+    assert failure.note == "late:other: Nobody was notified when it began."
 
 
 def test_of_very_many_alerts_the_text_names_the_first_ones() -> None:

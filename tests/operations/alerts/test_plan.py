@@ -168,10 +168,10 @@ def test_a_fault_that_comes_and_goes_is_summed_up_by_the_next_message_that_the_l
     assert times[:MESSAGES_EACH] == [0, 30, 60, 90]
     assert times[MESSAGES_EACH] == INTERVAL
     summary = command.sent[MESSAGES_EACH].alerts[0]
-    told = 2 + len(summary.untold) + 1  # two before, and the newest episode, which it is about itself
+    told = 2 + len(summary.unreported) + 1  # two before, and the newest episode, which it is about itself
     assert told == begun
-    assert [(one.since, one.until) for one in summary.untold][:2] == [(120, 150), (180, 210)]
-    assert command.registry.states()[FAILING].untold == ()
+    assert [(one.since, one.until) for one in summary.unreported][:2] == [(120, 150), (180, 210)]
+    assert command.registry.states()[FAILING].unreported == ()
 
 
 def test_of_very_many_untold_episodes_only_the_number_is_kept(command: Command) -> None:
@@ -179,7 +179,7 @@ def test_of_very_many_untold_episodes_only_the_number_is_kept(command: Command) 
     for second in range(0, 60 * (MAX_EPISODES + 5), 30):
         command.look(second, *([failing()] if second % 60 == 0 else []))
     state = command.registry.states()[FAILING]
-    assert len(state.untold) == MAX_EPISODES
+    assert len(state.unreported) == MAX_EPISODES
     assert state.left_out == 4
 
 
@@ -207,7 +207,7 @@ def test_what_was_never_delivered_is_said_by_the_message_that_it_is_over(command
     command.look(20)
     assert command.history() == [(20, "resolved")]
     told = command.sent[0].alerts[0]
-    assert (told.told, told.tries, told.trouble, told.since, told.resolved) == (None, 1, "no route", 0, 12)
+    assert (told.notified, told.tries, told.trouble, told.since, told.resolved) == (None, 1, "no route", 0, 12)
     command.look(10_000)
     assert len(command.sent) == 1
 
@@ -286,7 +286,7 @@ def test_a_fault_that_ends_while_its_message_is_on_its_way_is_told_to_be_over_af
 
 
 def test_what_a_worker_has_told_is_told_again_only_when_it_lasts(command: Command) -> None:
-    given_up = Condition(AlertKey("given-up", "billing"), "a run was given up", is_told=True)
+    given_up = Condition(AlertKey("given-up", "billing"), "a run was given up", is_notified=True)
     command.look(0, given_up)
     command.look(100, given_up)
     assert command.sent == []
@@ -383,7 +383,7 @@ def test_whatever_happens_people_know_in_the_end_how_it_is_and_of_every_episode(
     left_out = 0
     for one in sent:
         told.add(one.alerts[0].since)
-        told.update(episode.since for episode in one.alerts[0].untold)
+        told.update(episode.since for episode in one.alerts[0].unreported)
         left_out += one.alerts[0].left_out
     assert len(told) + left_out == len(episodes)
     if episodes:
