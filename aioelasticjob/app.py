@@ -16,6 +16,7 @@ from anyio import CancelScope, CapacityLimiter, Event, create_task_group
 from aioelasticjob import error_handlers
 from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.config.job import JobConfig
+from aioelasticjob.config.links import checked_console_url
 from aioelasticjob.config.types import DURATION, parts_of
 from aioelasticjob.core.strategies import find
 from aioelasticjob.engine.application import RunningApp
@@ -93,6 +94,7 @@ class ElasticJob:
         processes: int | None = None,
         event_store: str | EventStoreSettings | None = None,
         metrics: int | str | None = None,
+        console_url: str | None = None,
         clock: Clock | None = None,
         overwrite: bool = False,
         **connection: Unpack[ConnectionOptions],
@@ -111,6 +113,8 @@ class ElasticJob:
         self._here = RunningApp(clock or SystemClock(), None if event_store is None else Recorder(event_store))
         if metrics is not None:
             self.serve_metrics(metrics)
+        if console_url is not None:
+            self._here.console_url = checked_console_url(console_url)
 
     @property
     def address(self) -> str:
@@ -293,6 +297,8 @@ class ElasticJob:
             self._here.recorder = Recorder(given.event_store)
         if given.metrics is not None:
             self.serve_metrics(given.metrics)
+        if given.console_url is not None:
+            self._here.console_url = checked_console_url(given.console_url)
         self._adopt(settings)
 
     @contextmanager

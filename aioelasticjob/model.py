@@ -198,6 +198,11 @@ class Record:
         """The moment that the run is for: when it was scheduled or asked for, in milliseconds since the epoch."""
         return self.asked or self.slot
 
+    @property
+    def run(self) -> str:
+        """The name of the run among the job's runs."""
+        return run_name(self.moment, self.request)
+
 
 @value
 class VersionedRecord:

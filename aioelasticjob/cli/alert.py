@@ -27,7 +27,7 @@ from aioelasticjob.cli import FAILED, logs
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.seconds import seconds_from
 from aioelasticjob.clock import Clock, SystemClock
-from aioelasticjob.config.links import filled_links
+from aioelasticjob.config.links import checked_console_url, console_link, filled_links
 from aioelasticjob.core.layout import ALERTS
 from aioelasticjob.error_handlers import AlertPart, Failure, call_handler, check
 from aioelasticjob.error_handlers.alerts import call
@@ -71,7 +71,8 @@ class AlertOptions:
     repeat: float = 4 * 3600.0
     to: Target | None = None
     heartbeat: str = ""
-    console: str = ""
+    console_url: str = ""
+    """Where the console shows the registry, without a slash at its end; empty if it is not known."""
     state: AlertFile = field(default_factory=partial(AlertFile, None))
     """Where the command keeps that the registry is away."""
 
@@ -117,7 +118,9 @@ def alert(
     console_url: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="Where the console shows this registry, such as https://jobs.example.org/r/billing."
+            metavar="URL",
+            envvar="AIOELASTICJOB_CONSOLE_URL",
+            help="Where the console shows this registry, such as https://jobs.example.org/r/billing.",
         ),
     ] = None,
     state_file: Annotated[
@@ -136,15 +139,16 @@ def alert(
     """
     logs.set_up(log_level, log_format)
     registry = where.shared()
+    console = checked_console_url(console_url) if console_url else ""
     if test is not None:
-        where.look(partial(send_test, job=test, console=console_url or ""))
+        where.look(partial(send_test, job=test, console_url=console))
         return
     options = AlertOptions(
         after=after,
         repeat=repeat,
         to=None if to is None else read_target(to),
         heartbeat=heartbeat or "",
-        console=console_url or "",
+        console_url=console,
         state=AlertFile(state_file) if state_file is not None else usual_state(registry),
     )
     with unwrapped():
@@ -182,7 +186,7 @@ def usual_state(registry: Address) -> AlertFile:
         return AlertFile(None)
 
 
-async def send_test(session: Session, *, job: str, console: str) -> None:
+async def send_test(session: Session, *, job: str, console_url: str) -> None:
     """Send one message by a job's error handler, and say what has become of it.
 
     Raises:
@@ -193,7 +197,7 @@ async def send_test(session: Session, *, job: str, console: str) -> None:
     config = status.config
     now = time_text(moment(SystemClock().now()))
     text = "this is a test of the error handler; nothing is wrong"
-    link = f"{console.rstrip('/')}/job/{job}" if console else ""
+    link = console_link(console_url, job)
     part = AlertPart("nobody-there", job, "firing", now, "", text, link)
     error = FaultAlert(text)
     failure = Failure(
@@ -206,6 +210,7 @@ async def send_test(session: Session, *, job: str, console: str) -> None:
         what="nobody-there",
         namespace=session.settings.namespace,
         links=filled_links(config.links, job=job),
+        link=link,
         alerts=(part,),
     )
     if config.error_handler in (*IN_LOG, "ignore"):
@@ -406,7 +411,7 @@ class _Following:
 
     def _failure_of(self, alerts: Sequence[AlertState]) -> Failure:
         namespace = self._address.settings.namespace
-        return failure_of(alerts, namespace, self._options.console, self._now(), self._links)
+        return failure_of(alerts, namespace, self._options.console_url, self._now(), self._links)
 
     def _now(self) -> float:
         """Return the registry's time, as far as known."""

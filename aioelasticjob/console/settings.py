@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from aioelasticjob.config.links import ADDRESS_OF_PAGES
 from aioelasticjob.console.connections.live_pages import LivePageLimits
 from aioelasticjob.console.connections.proxies import TrustedProxies
 from aioelasticjob.errors import InvalidSetting
@@ -108,7 +109,7 @@ class ConsoleSettings:
                 raise InvalidSetting("registries", name, "two registries need two names")
         if not is_zone(self.time_zone):
             raise InvalidSetting("time_zone", self.time_zone, "a time zone such as UTC or Asia/Shanghai")
-        if self.public_url and not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", self.public_url):
+        if self.public_url and not ADDRESS_OF_PAGES.fullmatch(self.public_url):
             raise InvalidSetting("public_url", self.public_url, "an address such as https://jobs.example.org")
         TrustedProxies.parse(self.trusted_proxies, self.user_header)
         for setting in ("idle", "lifetime", "largest_form"):

@@ -68,6 +68,8 @@ class RunningApp:
     jobs: LocalJobs | None = None
     executors: Executors | None = None
     ended_by: Exception | None = None
+    console_url: str = ""
+    """Where the console shows the registry: error handlers are given links to it."""
     declared: dict[str, Job] = field(default_factory=dict)
     """The jobs of this process by name: handlers may add some, and have some leave."""
 
@@ -243,7 +245,8 @@ class RunningApp:
         ip = own_address(registry.settings.ip, session.host, one_machine=one_machine)
         host = Host(ip, socket.gethostname(), os.getpid())
         limited_log = self.events.limited_log
-        dispatcher = ErrorDispatcher(self.clock, self.events.counts, limited_log, registry.settings.namespace)
+        namespace = registry.settings.namespace
+        dispatcher = ErrorDispatcher(self.clock, self.events.counts, limited_log, namespace, self.console_url)
         shared = ProcessContext(self.clock, self.events, executors, dispatcher, limited_log)
         local = self.jobs = LocalJobs(session, jobs, host, shared)
         node = ProcessNode(session, host, self.problems, self.clock, limited_log)

@@ -22,7 +22,7 @@ from aioelasticjob.ground.limited_log import MOST
 from aioelasticjob.ground.plural import listed_items
 from aioelasticjob.jobs.context import Context, run_id, task_id
 from aioelasticjob.logging import logger
-from aioelasticjob.model import FireSource, Outcome, VersionedRecord, run_name
+from aioelasticjob.model import FireSource, Outcome, VersionedRecord
 
 CUT_SHORT = (Outcome.CANCELLED, Outcome.STOPPED)
 """The outcomes of runs that were cancelled: before their end, or before their handler began."""
@@ -176,8 +176,7 @@ class ExecutionStats:
                 log.info(text, self._job, item, run.instance, extra=about)
             return None
         error = GivenUp(run.rescues, run.instance)
-        name = run_name(run.moment, run.request)
-        task = task_id(self._job, str(item), run.instance, name, run.moment)
+        task = task_id(self._job, str(item), run.instance, run.run, run.moment)
         fire_time = local_text(run.moment, config.time_zone)
         failure = Failure(self._job, run.instance, (item,), task, fire_time, error, what="given-up")
         self._dispatcher.report(config, failure)
@@ -187,8 +186,7 @@ class ExecutionStats:
         run = closed.record
         now = self._clock.now()
         source = next((one for one in FireSource if one == run.source), FireSource.SCHEDULE)
-        name = run_name(run.moment, run.request)
-        task = task_id(self._job, str(item), run.instance, name, closed.zxid or run.moment)
+        task = task_id(self._job, str(item), run.instance, run.run, closed.zxid or run.moment)
         event = Closed(self._job, self._me, run.moment, source, item, Outcome.STOPPED, run.instance, task, now)
         self._events.put(event)
 

@@ -84,11 +84,11 @@ async def webhook(failure: Failure, options: Options) -> None:
         "note": failure.note,
         "part": failure.part,
         "runGoesOn": failure.run_goes_on,
+        "link": failure.link,
         "links": dict(failure.links),
     }
     if failure.alerts:
         body["status"] = failure.alerts[0].status
-        body["link"] = failure.alerts[0].link
         body["alerts"] = [_as_json(one) for one in failure.alerts[:MOST_ALERTS]]
         body["alertsLeftOut"] = max(0, len(failure.alerts) - MOST_ALERTS)
     await _post(given.url, json.dumps(body).encode(), given.headers)

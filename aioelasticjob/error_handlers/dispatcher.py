@@ -14,7 +14,7 @@ from anyio import create_task_group, move_on_after
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.config.job import JobConfig
-from aioelasticjob.config.links import filled_links
+from aioelasticjob.config.links import console_link, filled_links
 from aioelasticjob.error_handlers.alert_limit import AlertLimit
 from aioelasticjob.error_handlers.failure import (
     Escalated,
@@ -77,7 +77,8 @@ class ErrorDispatcher:
 
     Each failure is logged at once, in one line; with its stack if the handler is ``log``.  Missed moments are not: the
     log has them already.  A failure that could not be delivered is logged once more, with its stack and the reason.
-    ``limited_log`` limits these lines for each job and type of error.
+    ``limited_log`` limits these lines for each job and type of error.  ``console_url`` is where the console shows the
+    registry.
     """
 
     def __init__(
@@ -86,10 +87,12 @@ class ErrorDispatcher:
         counts: Mapping[str, Counts],
         limited_log: LimitedLog,
         namespace: str = "",
+        console_url: str = "",
     ) -> None:
         self._clock = clock
         self._counts = counts
         self._namespace = namespace
+        self._console_url = console_url
         self._admits = partial(limited_log.admits, log, each=MOST, most=10 * MOST)
         self._queues: dict[Target, _TargetQueue] = {}
         self._unserved: list[Target] = []
@@ -203,7 +206,12 @@ class ErrorDispatcher:
 
     async def _call_handler(self, target: Target, failure: Failure) -> None:
         name, options = target
-        reported = replace(failure, reported_at=self._clock.now(), namespace=self._namespace)
+        reported = replace(
+            failure,
+            reported_at=self._clock.now(),
+            namespace=self._namespace,
+            link=console_link(self._console_url, failure.job, failure.run_id),
+        )
         try:
             trouble = await call_handler(name, dict(options), reported)
         except Escalated as escalated:

@@ -71,6 +71,8 @@ class Failure:
 
     links: Mapping[str, str] = field(default_factory=dict)
     """The links of the job, by their names, as far as they can be filled in."""
+    link: str = ""
+    """The console's page about it: that of the run, else of the job.  Empty if nobody knows where the console is."""
     alerts: tuple[AlertPart, ...] = ()
     """The alerts that a message of ``aioelasticjob alert`` is about: one, or all that a limit has held back."""
     undelivered: int = 0
@@ -123,7 +125,7 @@ class Failure:
             "instance": self.instance,
             "task": self.task_id,
             "run": self.run_id,
-            "console": self.alerts[0].link if len(self.alerts) == 1 else "",
+            "console": self.link if len(self.alerts) < 2 else "",
         }
         facts |= {name: address for name, address in self.links.items() if name not in facts}
         lines = "\n".join(f"{name} {value}" for name, value in facts.items() if value)

@@ -24,6 +24,8 @@ class Lateness:
     within: float
     """The seconds that the job allows for that."""
     items: tuple[int, ...]
+    run: str
+    """The name of the run that goes on, or was cut off, on the first of them; empty if there is none."""
 
 
 def lateness(job: JobStatus, now: float) -> Lateness | None:
@@ -40,9 +42,11 @@ def lateness(job: JobStatus, now: float) -> Lateness | None:
             continue
         at = due.timestamp()
         items = [one for one in job.items if one.item not in resting and _concerns(at, one, job)]
-        late = [one.item for one in items if one.record is not None and _IS_LATE[missing](one.record, at)]
+        late = {one.item: one.record for one in items if one.record is not None and _IS_LATE[missing](one.record, at)}
         if late:
-            return Lateness(due, missing, within, tuple(late))
+            first = next(iter(late.values()))
+            run = first.run if first.begun and not first.outcome else ""
+            return Lateness(due, missing, within, tuple(late), run)
     return None
 
 

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from aioelasticjob import error_handlers
 from aioelasticjob.config.job import MAX_ITEMS, JobConfig
+from aioelasticjob.config.links import checked_console_url
 from aioelasticjob.config.mistakes import sifted, unknown_setting
 from aioelasticjob.config.types import DURATION, parts_of
 from aioelasticjob.core import strategies
@@ -60,6 +61,7 @@ class Application(BaseModel):
     processes: PositiveInt | None = None
     event_store: Annotated[str | None, Field(repr=False)] = None
     metrics: int | str | None = None
+    console_url: str | None = None
     overwrite: bool | None = None
 
     @property
@@ -171,6 +173,8 @@ class SettingsCheck:
         found += sifted(_address, {"address": self.application.registry, **self.application.connection})[0]
         if (metrics := self.application.metrics) is not None:
             found += sifted(lambda: where(metrics), {})[0]
+        if (console_url := self.application.console_url) is not None:
+            found += sifted(lambda: checked_console_url(console_url), {})[0]
         if (store := self.application.event_store) is not None and not self.elsewhere:
             found += sifted(lambda: EventStoreSettings.of(store), {})[0]
         for one in found:

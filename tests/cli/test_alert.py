@@ -92,7 +92,7 @@ def test_jobs_that_say_so_are_told_of_and_others_are_not(pager: Pager) -> None:
         await declare(here, "silent")
         app = here.app(cron="0/10 * * * * ?", error_handler="pager", alert_on=("nobody-there", "failed"))
         async with anyio.create_task_group() as tasks:
-            start(tasks, here, console="https://jobs.example.org/r/office")
+            start(tasks, here, console_url="https://jobs.example.org/r/office")
             async with app.running():
                 await anyio.sleep(100)
                 assert pager.said == [("firing", "nobody-there", "alone")]

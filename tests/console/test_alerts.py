@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 from aioelasticjob.config.types import Alert, RegistryAlert
@@ -70,6 +71,25 @@ def test_who_has_acknowledged_what_an_alert_tells_of_is_shown_beside_it(play: Pl
         text = (await ada.get(PAGE)).text
         assert "acknowledged by ada until" in text
         assert "INC-7" in text
+
+    play(act)
+
+
+def test_an_alert_about_a_run_leads_to_it_in_the_history(play: Play, tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        vera = await scene.viewer()
+        await _write(scene, AlertState("failing", "report", scene.clock.now(), "3 failed", run="20260101T120000Z"))
+        address = "/r/billing/history?job=report&amp;run=report%4020260101T120000Z"
+        assert f'<a href="{address}">To the run</a>' in (await vera.get(PAGE)).text
+
+    play(act, event_store=f"sqlite:///{tmp_path}/events.db")
+
+
+def test_a_history_without_an_event_store_leads_to_the_job_that_was_asked_for(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        vera = await scene.viewer()
+        text = (await vera.get("/r/billing/history?job=report&run=report%4020260101T120000Z")).text
+        assert '<a href="/r/billing/job/report">To the job</a>' in text
 
     play(act)
 

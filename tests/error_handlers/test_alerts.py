@@ -98,7 +98,7 @@ def test_a_webhook_gets_the_alerts_of_a_message_with_the_keys_of_alertmanager() 
     async def main() -> None:
         async with receiving(answer) as url:
             part = AlertPart("late", "report", "resolved", "2026-01-01T12:00:00", "2026-01-01T13:00:00", "text", "link")
-            await alerts.webhook(replace(failure(), what="late", alerts=(part,) * 501), {"url": url})
+            await alerts.webhook(replace(failure(), what="late", link="link", alerts=(part,) * 501), {"url": url})
 
     asyncio.run(main())
     (body,) = seen
@@ -161,6 +161,7 @@ def test_a_webhook_gets_it_all_as_json() -> None:
                 task_id=task,
                 namespace="north/production",
                 links={"runbook": "https://wiki.example.org"},
+                link="https://jobs.example.org/r/billing/history",
             )
             await find("webhook")(of_a_record, {"url": url, "header.X-Token": "s3cret"})
 
@@ -172,6 +173,7 @@ def test_a_webhook_gets_it_all_as_json() -> None:
     assert (body["error"], body["part"], body["runGoesOn"]) == ("ValueError: no luck", "a record", True)
     assert "Traceback" in body["stack"]
     assert body["links"] == {"runbook": "https://wiki.example.org"}
+    assert body["link"] == "https://jobs.example.org/r/billing/history"
 
 
 def test_dingtalk_is_signed_and_refusals_are_reported() -> None:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import anyio
 import pytest
@@ -21,6 +22,7 @@ from aioelasticjob.error_handlers.failure import announce_failure, log_failure
 from aioelasticjob.errors import LONGEST_STACK
 from aioelasticjob.events import Counts
 from aioelasticjob.ground.limited_log import LimitedLog
+from aioelasticjob.jobs.context import task_id
 from aioelasticjob.jobs.http import RequestFailed
 from aioelasticjob.jobs.script import ScriptFailed
 from aioelasticjob.registry.transaction import Set
@@ -531,6 +533,36 @@ def test_an_error_that_cannot_be_printed_is_logged_with_the_text_of_its_stack(ca
     (record,) = caplog.records
     assert record.exc_info is None
     assert "Unprintable" in record.getMessage().partition("\n")[2]
+
+
+def test_a_message_of_a_worker_has_the_console_s_page_of_the_run_or_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    handled: list[Failure] = []
+
+    async def take(failed: Failure, options: Options) -> None:
+        handled.append(failed)
+
+    delivered_by(monkeypatch, quick=take)
+    config = JobConfig.build(job_name="billing", error_handler="quick", alert_on="failed,missed")
+    ran = task_id("billing", "0", "me", "20260101T120000Z", 7)
+
+    async def main(console_url: str) -> None:
+        handled.clear()
+        mine = ErrorDispatcher(VirtualClock(), defaultdict(Counts), LimitedLog(), "office", console_url)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(mine.deliver)
+            mine.report(config, replace(failure(), task_id=ran))
+            mine.report(config, replace(failure(), task_id="", what="missed"))
+            await mine.wait_until_delivered()
+            tasks.cancel_scope.cancel()
+
+    run(partial(main, "https://jobs.example.org/r/office"))
+    assert [one.link for one in handled] == [
+        "https://jobs.example.org/r/office/history?job=billing&run=billing%4020260101T120000Z",
+        "https://jobs.example.org/r/office/job/billing",
+    ]
+    assert f"\nconsole {handled[0].link}\n" in handled[0].text
+    run(partial(main, ""))
+    assert [one.link for one in handled] == ["", ""]
 
 
 def test_a_message_has_the_links_of_the_job_with_the_ids_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

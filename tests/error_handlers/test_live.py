@@ -6,8 +6,9 @@ import logging
 
 import pytest
 
-from aioelasticjob import ItemContext
+from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.error_handlers import Failure, Options
+from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.registry.transaction import Set
 from tests.error_handlers.failures import delivered_by
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
@@ -87,3 +88,31 @@ def test_an_alert_names_the_namespace_and_the_run_as_the_log_does(
     assert f"\n\nnamespace office\nfire time {failure.fire_time}\n" in failure.text
     assert f"\nrun {failure.run_id}\n\nTraceback" in failure.text
     assert failure.run_id in [vars(one).get("run_id") for one in caplog.records]
+
+
+def test_a_job_s_error_handler_is_given_the_console_s_page_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    links: list[str] = []
+
+    async def mine(failed: Failure, options: Options) -> None:
+        links.append(failed.link)
+
+    async def handler(context: ItemContext) -> None:
+        raise ValueError("no luck")
+
+    delivered_by(monkeypatch, mine=mine)
+    monkeypatch.setenv("AIOELASTICJOB_CONSOLE_URL", "https://jobs.example.org/r/office/")
+
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(handler, cron="0/10 * * * * ?", error_handler="mine")
+        app.configure(registry=here.address)
+        async with app.running():
+            await here.until(15)
+
+    simulate(scene)
+    (link,) = links
+    assert link.startswith("https://jobs.example.org/r/office/history?job=job&run=job%40")
+
+
+def test_where_the_console_is_has_to_be_an_address_that_pages_can_be_appended_to() -> None:
+    with pytest.raises(InvalidSetting, match="console_url = 'jobs.example.org': an address such as"):
+        ElasticJob("embedded://", console_url="jobs.example.org")

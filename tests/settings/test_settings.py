@@ -364,6 +364,10 @@ def test_every_mistake_is_reported_with_its_line(write: Write, monkeypatch: pyte
         ("defaults: {kind: ''}", "jobs.yaml:1: defaults.kind = '': write it below each job"),
         ("defaults: {kind: script}", "jobs.yaml:1: defaults.kind = 'script': write it below each job"),
         ("metrics: nowhere", "jobs.yaml:1: metrics = 'nowhere': write a port, or HOST:PORT with a port up to 65535"),
+        (
+            "console_url: jobs.example.org",
+            "jobs.yaml:1: console_url = 'jobs.example.org': an address such as https://jobs.example.org/r/billing",
+        ),
         ("event_store: runs.db", "jobs.yaml:1: event_store = 'runs.db': write sqlite:///events.db,"),
         ("a: \0", "jobs.yaml: is no YAML: unacceptable character"),
     ],

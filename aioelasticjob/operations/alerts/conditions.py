@@ -104,7 +104,9 @@ def _given_up(job: JobStatus, now: float) -> Iterator[Condition]:
         items = listed_items(one.item for one in found)
         text = f"given up after repeated rescues: {items}"
         # the leader that gives a run up calls the error handler
-        yield Condition(AlertKey("given-up", job.name), text, is_notified=True)
+        record = found[0].record
+        run = "" if record is None else record.run
+        yield Condition(AlertKey("given-up", job.name), text, run=run, is_notified=True)
 
 
 def _writes_refused(job: JobStatus, processes: Sequence[ProcessStatus]) -> Iterator[Condition]:
@@ -162,9 +164,10 @@ def _failing(job: JobStatus, runs: JobRuns) -> Iterator[Condition]:
         return
     streaks = {one.item: runs.in_a_row(one.item) for one in job.items if runs.in_a_row(one.item)}
     longest = max(streaks, key=lambda item: streaks[item], default=None)
+    run = "" if longest is None else runs.failed_run(longest)
     if longest is not None and streaks[longest] >= FAILED_IN_A_ROW:
         text = f"the last {streaks[longest]} runs of item {longest} failed{_error_of(job.items, longest)}"
-        yield Condition(key, text)
+        yield Condition(key, text, run=run)
         return
     rated = len(runs.failed)
     failed = sum(runs.failed)
@@ -172,7 +175,7 @@ def _failing(job: JobStatus, runs: JobRuns) -> Iterator[Condition]:
         yield Condition(key, f"{failed} of the last {rated} runs failed")
     elif longest is not None:
         text = f"the newest run of item {longest} failed{_error_of(job.items, longest)}"
-        yield Condition(key, text, begins=False)
+        yield Condition(key, text, begins=False, run=run)
 
 
 def _failing_by_counts(job: JobStatus, key: AlertKey) -> Iterator[Condition]:
@@ -200,7 +203,7 @@ def _late(job: JobStatus, now: float) -> Iterator[Condition]:
     if late is not None:
         at = time_text(late.moment)
         text = f"the moment {at} has not {late.missing} within {late.within:g} s: {listed_items(late.items)}"
-        yield Condition(AlertKey("late", job.name), text)
+        yield Condition(AlertKey("late", job.name), text, run=late.run)
 
 
 def _error_of(items: Iterable[ItemStatus], number: int) -> str:

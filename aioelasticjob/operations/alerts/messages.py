@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
-from urllib.parse import quote
 
-from aioelasticjob.config.links import filled_links
+from aioelasticjob.config.links import console_link, filled_links
 from aioelasticjob.error_handlers import AlertPart, Failure
 from aioelasticjob.errors import FaultAlert
 from aioelasticjob.ground.plural import counted
@@ -23,15 +22,15 @@ NAMED_IN_SUBJECT: Final = 3
 def failure_of(
     alerts: Sequence[AlertState],
     namespace: str,
-    console: str,
+    console_url: str,
     now: float,
     links: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> Failure:
-    """Return the message about one or more alerts; ``console`` is the address of the console's pages of a registry.
+    """Return the message about one or more alerts; ``console_url`` is where the console shows the registry.
 
     ``links`` are those of the jobs, by job; a message about one alert has them.
     """
-    parts = tuple(_part(alert, console) for alert in alerts)
+    parts = tuple(_part(alert, console_url) for alert in alerts)
     first = alerts[0]
     if len(alerts) == 1:
         job = first.job
@@ -51,17 +50,14 @@ def failure_of(
         reported_at=now,
         what=first.kind,
         note=note,
-        links=filled_links(links.get(job, {}), job=job),
+        links=filled_links(links.get(job, {}), job=job, run_id=first.run_id),
+        link=parts[0].link,
         namespace=namespace,
         alerts=parts,
     )
 
 
-def _part(alert: AlertState, console: str) -> AlertPart:
-    link = ""
-    if console:
-        page = f"job/{quote(alert.job, safe='')}" if alert.job else "alerts"
-        link = f"{console.rstrip('/')}/{page}"
+def _part(alert: AlertState, console_url: str) -> AlertPart:
     who = f"{alert.job}: " if alert.job else ""
     return AlertPart(
         kind=alert.kind,
@@ -70,7 +66,7 @@ def _part(alert: AlertState, console: str) -> AlertPart:
         since=_time(alert.since),
         until="" if alert.resolved is None else _time(alert.resolved),
         text=f"{who}{_sentence(alert)}",
-        link=link,
+        link=console_link(console_url, alert.job, alert.run_id),
     )
 
 

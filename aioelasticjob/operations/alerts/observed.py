@@ -19,6 +19,8 @@ class _Item:
     """When the newest run ended that is counted, in milliseconds."""
     in_a_row: int = 0
     """How many runs have failed since the last one that did not, as far as they were seen."""
+    failed_run: str = ""
+    """The name of the newest run that failed; empty if the next one had begun before it was seen."""
 
 
 @dataclass(slots=True)
@@ -36,6 +38,11 @@ class JobRuns:
         """Return how many runs of an item have failed since the last one that did not, as far as they were seen."""
         found = self._items.get(item)
         return 0 if found is None else found.in_a_row
+
+    def failed_run(self, item: int) -> str:
+        """Return the name of the newest run of an item that failed, as far as it was seen."""
+        found = self._items.get(item)
+        return "" if found is None else found.failed_run
 
     def missed_lately(self, now: float) -> int:
         """Return how many moments were reported as missed in the last ``MISFIRE_SECONDS``."""
@@ -65,6 +72,7 @@ class JobRuns:
         has_failed = _has_failed(record)
         self.failed.append(has_failed)
         item.in_a_row = item.in_a_row + 1 if has_failed else 0
+        item.failed_run = record.run if has_failed and record.outcome else ""
 
 
 @dataclass(slots=True)

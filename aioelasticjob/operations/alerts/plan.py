@@ -61,6 +61,8 @@ class Condition:
     """Since when, if that is known."""
     begins: bool = True
     """Whether an alert begins.  Otherwise one that fires goes on, and none begins: it is not certain yet."""
+    run: str = ""
+    """The name of the run that shows the fault; empty if no single one does."""
     is_notified: bool = False
     """Whether a worker has notified people already that it began."""
 
@@ -139,9 +141,9 @@ class Planner:
             plan.next_look = min(plan.next_look, since + hold)
             return None
         if state is None:
-            begun = AlertState(key.kind, key.job, since, shortened(condition.text))
+            begun = AlertState(key.kind, key.job, since, shortened(condition.text), condition.run)
         else:
-            begun = state.begun_again(since, condition.text)
+            begun = state.begun_again(since, condition.text, condition.run)
         return replace(begun, notified=Notification(since, False, now)) if condition.is_notified else begun
 
     def _add_messages(
@@ -164,9 +166,9 @@ class Planner:
                 plan.next_look = min(plan.next_look, due)
                 continue
             fault = faults.get(key)
-            waiting.setdefault(target, []).append(
-                state if fault is None or not state.fires else replace(state, text=shortened(fault.text))
-            )
+            if fault is not None and state.fires:
+                state = replace(state, text=shortened(fault.text), run=fault.run)
+            waiting.setdefault(target, []).append(state)
         for target, due_states in waiting.items():
             times = sent.get(target.label, [])
             room = MESSAGES - len(times)

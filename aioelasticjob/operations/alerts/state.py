@@ -76,6 +76,8 @@ class AlertState:
     since: float
     text: str
     """What is so, for people, as of the last message."""
+    run: str = ""
+    """The name of the run that shows the fault, as of the last message; empty if no single one does."""
     resolved: float | None = None
     notified: Notification | None = None
     """None if no message was delivered yet."""
@@ -127,7 +129,12 @@ class AlertState:
         """Return the state when the fault is gone."""
         return replace(self, resolved=now)
 
-    def begun_again(self, since: float, text: str) -> AlertState:
+    @property
+    def run_id(self) -> str:
+        """The ``run_id`` of that run, as log records and the history have it; empty without one."""
+        return f"{self.job}@{self.run}" if self.run else ""
+
+    def begun_again(self, since: float, text: str, run: str) -> AlertState:
         """Return the state when the fault is there again; an episode that was not reported to its end is kept."""
         assert self.resolved is not None
         unreported = self.unreported
@@ -138,6 +145,7 @@ class AlertState:
             self,
             since=since,
             text=shortened(text),
+            run=run,
             resolved=None,
             unreported=unreported[-MAX_EPISODES:],
             left_out=left_out,

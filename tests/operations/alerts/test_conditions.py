@@ -100,6 +100,7 @@ def test_nobody_leads_a_job_with_instances() -> None:
 def test_a_run_that_was_given_up_is_a_fault_that_a_worker_has_told_of() -> None:
     (fault,) = found(job("given-up", item(0), item(1, outcome=GIVEN_UP, begun=1, slot=1)))
     assert (fault.text, fault.is_notified) == ("given up after repeated rescues: item 1", True)
+    assert fault.run == "19700101T000000.001Z"
 
 
 def failed(number: int, at: float, error: str = "ValueError: no") -> ItemStatus:
@@ -117,6 +118,7 @@ def test_three_failed_runs_of_an_item_in_a_row_are_a_fault_until_a_run_of_it_suc
         said.append(found(job("failing", ends(0, NOON + at)), NOON + at, runs))
     assert [[one.begins for one in faults] for faults in said] == [[False], [False], [True], [True], []]
     assert said[2][0].text == "the last 3 runs of item 0 failed: ValueError: no"
+    assert [one.run for one in said[3]] == ["20260101T120003Z"]
 
 
 def test_half_of_many_runs_that_fail_are_a_fault_although_none_fail_in_a_row() -> None:
@@ -135,6 +137,8 @@ def test_a_run_that_failed_is_counted_also_if_the_next_one_has_begun_before_anyb
         running = item(0, slot=stamp + 1, begun=stamp + 1, completed_at=stamp, outcome="", error="ValueError: no")
         said = texts(job("failing", running), NOON + at, runs)
     assert said == ["the last 3 runs of item 0 failed: ValueError: no"]
+    (fault,) = found(job("failing", running), NOON + 4, runs)
+    assert fault.run == ""  # the newest run is not the one that failed
 
 
 def test_a_job_without_records_fails_by_the_counts_of_its_servers() -> None:
@@ -206,6 +210,13 @@ def test_a_moment_that_has_not_ended_on_all_items_in_time_is_late() -> None:
 def test_a_run_that_goes_on_is_late_also_when_later_moments_have_come() -> None:
     running = item(0, **ON_TIME, completed=False)
     assert late(NOON + 5 * HOUR, running, **END) != []
+
+
+def test_a_moment_that_is_late_names_the_run_that_goes_on_and_none_if_none_has_begun() -> None:
+    status = job("late", item(0, **ON_TIME, completed=False), **END)
+    assert [one.run for one in found(status, NOON + 1800)] == ["20260101T120000Z"]
+    earlier = item(0, **BEFORE)
+    assert [one.run for one in found(job("late", earlier, **END), NOON + 1800)] == [""]
 
 
 def test_a_moment_that_was_excused_is_not_late() -> None:

@@ -13,12 +13,22 @@ LATE = AlertState("late", "report", NOON, "item 0 has not ended")
 
 
 def test_a_fault_that_begins_is_told_with_its_reason_and_since_when() -> None:
-    failure = failure_of([LATE], "billing", "https://jobs.example.org/r/billing/", NOON + 60)
+    failure = failure_of([LATE], "billing", "https://jobs.example.org/r/billing", NOON + 60)
     assert failure.subject == "report: late began: item 0 has not ended; since 2026-01-01T12:00:00+00:00"
     assert failure.text == (
         f"{failure.subject}\n\nnamespace billing\nconsole https://jobs.example.org/r/billing/job/report"
     )
     assert (failure.what, failure.reported_at, failure.note) == ("late", NOON + 60, "")
+
+
+def test_a_message_about_a_run_leads_to_the_run() -> None:
+    failing = replace(LATE, kind="failing", run="20260101T120000Z")
+    links = {"report": {"trace": "https://traces.example.org/{run_id}"}}
+    failure = failure_of([failing], "billing", "https://jobs.example.org/r/billing", NOON, links)
+    page = "https://jobs.example.org/r/billing/history?job=report&run=report%4020260101T120000Z"
+    assert (failure.link, failure.alerts[0].link) == (page, page)
+    assert f"console {page}" in failure.text
+    assert failure.links == {"trace": "https://traces.example.org/report%4020260101T120000Z"}
 
 
 def test_a_fault_that_lasts_or_is_over_is_told_as_that() -> None:
