@@ -114,5 +114,5 @@ def test_a_job_s_error_handler_is_given_the_console_s_page_of_the_run(monkeypatc
 
 
 def test_where_the_console_is_has_to_be_an_address_that_pages_can_be_appended_to() -> None:
-    with pytest.raises(InvalidSetting, match="console_url = 'jobs.example.org': an address such as"):
+    with pytest.raises(InvalidSetting, match=r"console_url = 'jobs\.example\.org': an address such as"):
         ElasticJob("embedded://", console_url="jobs.example.org")
