@@ -15,6 +15,7 @@ from anyio import CancelScope, CapacityLimiter, Event, create_task_group
 
 from aioelasticjob import error_handlers
 from aioelasticjob.clock import Clock, SystemClock
+from aioelasticjob.config.following import check_following
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.config.links import checked_console_url
 from aioelasticjob.config.types import DURATION, parts_of
@@ -565,6 +566,7 @@ class ElasticJob:
             job = replace(job, config=self._from_outside.applied(job))
             check_per(job.config, "handler", job.handler)
         self._check(job.config)
+        self._check_following(job.config)
         self._here.declare(job, overwrite=self._overwrite)
         return job.config
 
@@ -578,12 +580,31 @@ class ElasticJob:
         function_executors.check(config.executor)
         error_handlers.check(config.error_handler, config.error_handler_options)
 
+    def _check_following(self, config: JobConfig) -> None:
+        """Check a job that follows others, and those that follow it, as far as they are declared here.
+
+        Raises:
+            InvalidSetting: one of them cannot be followed.
+        """
+        declared = self._here.declared
+        followers = self._here.followers
+        for upstream in config.after:
+            followers.setdefault(upstream, set()).add(config.job_name)
+        concerned = [config] if config.after else []
+        concerned += [declared[name].config for name in followers.get(config.job_name, ()) if name in declared]
+        if concerned:
+            known = {name: job.config for name, job in declared.items()} | {config.job_name: config}
+            for one in concerned:
+                check_following(one, known, round(self._here.clock.now() * 1000))
+
     def _adopt(self, settings: Settings) -> None:
         self._from_outside = settings
         declared = self._here.declared
         for name, job in declared.items():
             declared[name] = replace(job, config=settings.applied(job))
             check_per(declared[name].config, "handler", job.handler)
+        for job in declared.values():
+            self._check_following(job.config)
         for name, kind in settings.jobs.items():
             if kind is not None and name not in declared:
                 self._enlist(Job.declare(settings.declared(name), kinds.handler(kinds.find(kind))))

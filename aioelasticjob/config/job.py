@@ -41,6 +41,7 @@ from aioelasticjob.config.types import (
     Features,
     Interval,
     ItemParameters,
+    JobNames,
     Labels,
     Limit,
     Links,
@@ -94,9 +95,9 @@ class JobConfig(BaseModel):
     `command`, a request's `url`, …"""
     cron: Annotated[Expressions | None, SCHEDULE] = None
     """A [schedule](schedules.md) of Quartz (6 or 7 fields) or crontab (5 fields, `@daily`); several as a list, or as
-    one text with `;` between them. With none of `cron`, `every` and `at` the job runs only when triggered. A schedule
-    without any moment, such as the 30th of February, is refused; written into the registry by hand it is shown as
-    never fires. If all moments are over, the job is shown as finished."""
+    one text with `;` between them. With none of `cron`, `every`, `at` and `after` the job runs only when triggered. A
+    schedule without any moment, such as the 30th of February, is refused; written into the registry by hand it is
+    shown as never fires. If all moments are over, the job is shown as finished."""
     every: Annotated[Repetition | None, SCHEDULE] = None
     """In place of `cron`: [an interval](schedules.md#intervals) of at least 1 second. The moments are `start_at`, or
     else the beginning of 1970 in UTC, and then one after each interval. Elapsed time counts, so nothing happens when
@@ -104,6 +105,13 @@ class JobConfig(BaseModel):
     at: Annotated[Times, SCHEDULE, Label("Single moments")] = ()
     """In place of `cron`: [a moment](schedules.md#single-moments), or a list of some, such as `"2026-12-24T18:00"`. One
     without an offset is meant in `time_zone`. At most 1,000."""
+    after: Annotated[JobNames, SCHEDULE, Label("After these jobs")] = ()
+    """In place of `cron`: the name of [a job that this one follows](../how-to/followers.md), or a list of some. Its
+    moments are those of that job, or those that all of them have, and each is run once they have ended it. Needs
+    `monitor_execution`; not with `jitter`, `start_at` or `end_at`. At most 20."""
+    after_outcome: Annotated[Literal["completed", "any"], SCHEDULE, Label("After which outcome")] = "completed"
+    """What a job that follows others waits for: `"completed"`: a moment that they have missed, or whose run has not
+    completed, is missed here as well; `"any"`: it is run as soon as it has ended there."""
     time_zone: Annotated[ZoneName, SCHEDULE] = "UTC"
     """An IANA name such as `Europe/Berlin`, or `GMT+8`. Code may give a `ZoneInfo` that has such a name."""
     dst: Annotated[Literal["cron", "quartz"], SCHEDULE, Label("When the clocks change")] = "cron"
@@ -487,6 +495,8 @@ def _contradictions(config: JobConfig) -> Iterator[InvalidSetting]:
     if config.catch_up and not config.monitor_execution:
         expected = "needs monitor_execution = True: its records show what was missed while no instance was up"
         yield InvalidSetting("catch_up", config.catch_up, expected)
+    if config.after:
+        yield from _beside_after(config)
     limit = config.attempt_timeout
     if limit is not None:
         if config.job_type == DATAFLOW.kind:
@@ -511,6 +521,23 @@ def _contradictions(config: JobConfig) -> Iterator[InvalidSetting]:
         if config.streaming:
             expected = "a streaming job runs all its items at once, or some would never begin: set concurrency"
             yield InvalidSetting("items_at_once", items, expected)
+
+
+def _beside_after(config: JobConfig) -> Iterator[InvalidSetting]:
+    """Yield an error for each setting that contradicts the following of other jobs."""
+    for name in config.after:
+        if name == config.job_name:
+            yield InvalidSetting("after", name, "must be other jobs: a job cannot follow itself")
+        elif not _NAME.fullmatch(name):
+            yield InvalidSetting("after", name, "must be names of jobs: letters, digits, '_', '-' or '.'")
+    for name in ("cron", "every", "at", "start_at", "end_at", "jitter"):
+        value = getattr(config, name)
+        if value != JobConfig.model_fields[name].default:
+            expected = f"there is after as well: a job that follows others has their moments, so leave {name} out"
+            yield InvalidSetting(name, value, expected)
+    if not config.monitor_execution:
+        expected = "needs monitor_execution = True: its records show which moments it has run"
+        yield InvalidSetting("after", config.after, expected)
 
 
 @cache

@@ -136,9 +136,12 @@ RegistryAlert: TypeAlias = Literal["registry-away", "store-not-written"]
 """Further faults that belong to no job."""
 AlertKind: TypeAlias = Alert | RegistryAlert
 Alerts = Annotated[tuple[Alert, ...], BeforeValidator(_words)]
+MAX_UPSTREAMS = 20
+"""The most jobs that one job follows."""
 _LABEL_NAME = re.compile(r"[\w./-]{1,100}")
 Labels = Annotated[dict[str, str], BeforeValidator(_labels), AfterValidator(_labels_fit)]
 Expressions = Annotated[str, BeforeValidator(_expressions)]
+JobNames = Annotated[tuple[str, ...], Field(max_length=MAX_UPSTREAMS), BeforeValidator(_words)]
 Time = Annotated[str, BeforeValidator(_moment)]
 Times = Annotated[tuple[str, ...], Field(max_length=MAX_PARTS), BeforeValidator(_moments)]
 Links = Annotated[dict[str, str], BeforeValidator(as_links), AfterValidator(checked_links)]

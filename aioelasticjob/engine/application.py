@@ -72,6 +72,8 @@ class RunningApp:
     """Where the console shows the registry: error handlers are given links to it."""
     declared: dict[str, Job] = field(default_factory=dict)
     """The jobs of this process by name: handlers may add some, and have some leave."""
+    followers: dict[str, set[str]] = field(default_factory=dict)
+    """The names of the jobs declared here that follow a job, which need not be declared here."""
 
     @property
     def running(self) -> bool:

@@ -25,15 +25,22 @@ class CommonSettings(TypedDict, total=False):
     # CommonSettings: written by python -m tests.generate
     cron: str | Sequence[str] | None
     """A schedule of Quartz (6 or 7 fields) or crontab (5 fields, `@daily`); several as a list, or as one text with `;`
-    between them. With none of `cron`, `every` and `at` the job runs only when triggered. A schedule without any moment,
-    such as the 30th of February, is refused; written into the registry by hand it is shown as never fires. If all
-    moments are over, the job is shown as finished."""
+    between them. With none of `cron`, `every`, `at` and `after` the job runs only when triggered. A schedule without
+    any moment, such as the 30th of February, is refused; written into the registry by hand it is shown as never fires.
+    If all moments are over, the job is shown as finished."""
     every: Duration | None
     """In place of `cron`: an interval of at least 1 second. The moments are `start_at`, or else the beginning of 1970
     in UTC, and then one after each interval. Elapsed time counts, so nothing happens when the clocks change."""
     at: str | date | Sequence[str | date]
     """In place of `cron`: a moment, or a list of some, such as `"2026-12-24T18:00"`. One without an offset is meant in
     `time_zone`. At most 1,000."""
+    after: Sequence[str] | str
+    """In place of `cron`: the name of a job that this one follows, or a list of some. Its moments are those of that
+    job, or those that all of them have, and each is run once they have ended it. Needs `monitor_execution`; not with
+    `jitter`, `start_at` or `end_at`. At most 20."""
+    after_outcome: Literal["completed", "any"]
+    """What a job that follows others waits for: `"completed"`: a moment that they have missed, or whose run has not
+    completed, is missed here as well; `"any"`: it is run as soon as it has ended there."""
     time_zone: str | ZoneInfo
     """An IANA name such as `Europe/Berlin`, or `GMT+8`. Code may give a `ZoneInfo` that has such a name."""
     dst: Literal["cron", "quartz"]

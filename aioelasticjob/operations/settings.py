@@ -26,6 +26,7 @@ from aioelasticjob.jobs import executors
 from aioelasticjob.jobs.kinds import CODED, configured, fits
 from aioelasticjob.jobs.kinds import names as kinds
 from aioelasticjob.operations.backfill import see_no_backfill
+from aioelasticjob.operations.following import check_upstreams
 from aioelasticjob.operations.queries import items_text, listed, requests_view, view_of
 from aioelasticjob.operations.repair import readable_settings, repaired
 from aioelasticjob.operations.results import ChangedMeanwhile, OperationResult, commit, noted
@@ -71,6 +72,7 @@ async def preview(session: Session, job: str, settings: Mapping[str, object], *,
     """
     view = await view_of(session, job, busy=True)
     config = _changed(view, settings)
+    await _see_upstreams(session, view, config)
     after = replace(view, config=config)
     fires = () if config.schedule is None else config.schedule.times_after(moment(_now(now)), FIRES_SHOWN)
     assignment = wanted_assignment(after) if after.eligible else view.assignment
@@ -110,9 +112,16 @@ async def configure(
         return await commit(session, (), f"{job}: is configured so already")
     if "sharding_total_count" in differences:
         see_no_backfill(view)
+    await _see_upstreams(session, view, config)
     said = "; ".join(f"{name}: {shown(before)} → {shown(after)}" for name, (before, after) in differences.items())
     change = [Set(view.layout.config, config.to_json(), present)]
     return await commit(session, [*noted(view.layout, view.tree, by, change), *change], f"{job}: {said}")
+
+
+async def _see_upstreams(session: Session, view: JobView, config: JobConfig) -> None:
+    """Check the jobs that the job is to follow, if that is changed."""
+    if view.fault is not None or config.after != view.config.after:
+        await check_upstreams(session, config)
 
 
 def settings_from(given: Mapping[str, object]) -> dict[str, object]:
@@ -206,7 +215,7 @@ def _warnings(
         yield "it is paused, or its servers are: nothing runs until that changes"
     if config.schedule is not None and not fires:
         yield "the schedule never fires again"
-    if config.schedule is None and differences.keys() & {"cron", "every", "at"}:
+    if config.schedule is None and not config.after and differences.keys() & {"cron", "every", "at", "after"}:
         yield "without a schedule it runs only when it is triggered"
     yield from _about_runs(before, config, moves)
     orphans = before.orphans if not config.failover else {item for item in before.orphans if not _within(item, config)}

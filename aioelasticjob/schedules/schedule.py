@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import islice
@@ -14,6 +14,7 @@ from aioelasticjob.cron.fields import FIRST_YEAR, LAST_YEAR, shortened
 from aioelasticjob.cron.zone import typed_time, zone_named
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.times import moment, time_text
+from aioelasticjob.schedules.common import Common
 from aioelasticjob.schedules.moments import LATEST, Between, CronMoments, Dates, Interval, Moments, Union
 from aioelasticjob.schedules.settings import ScheduleSettings
 
@@ -110,11 +111,13 @@ class Schedule:
     @property
     def never_fires(self) -> bool:
         """Whether the schedule has no moment at all, as with the 30th of February."""
-        return self._moments.until(LATEST) is None
+        return not self.settings.common_with and self._moments.until(LATEST) is None
 
     @property
     def uses_zone(self) -> bool:
         """Whether the moments depend on the rules of the time zone."""
+        if self.settings.common_with:
+            return any(one.uses_zone for one in self._parts)
         typed = (*self.settings.at, self.settings.start_at, self.settings.end_at)
         return bool(self.crons) or any(one is not None and _is_local(one) for one in typed)
 
@@ -122,6 +125,8 @@ class Schedule:
     def expression(self) -> str:
         """The schedule as short text: its cron expressions, its interval, or its moments."""
         settings = self.settings
+        if settings.common_with:
+            return " and ".join(one.expression for one in self._parts)
         if settings.cron is not None:
             return settings.cron
         if settings.every is not None:
@@ -130,6 +135,8 @@ class Schedule:
 
     def describe(self) -> str:
         """Return the schedule as an English sentence."""
+        if self.settings.common_with:
+            return f"The moments that all of these have: {'; '.join(one.describe() for one in self._parts)}"
         if self.crons:
             said = [one.describe().removesuffix(f", {one.time_zone}") for one in self.crons]
             sentence = f"{'; '.join(said)}, {self.settings.time_zone}"
@@ -145,6 +152,12 @@ class Schedule:
         if self.settings.jitter:
             sentence += f", each up to {interval_text(self.settings.jitter)} later"
         return sentence
+
+    @property
+    def _parts(self) -> list[Schedule]:
+        """The schedules whose common moments these are."""
+        several = (replace(self.settings, common_with=()), *self.settings.common_with)
+        return [one for one in map(schedule_of, several) if one is not None]
 
     def _times(self, after: datetime) -> Iterator[datetime]:
         while (found := self.next_after(after)) is not None:
@@ -191,6 +204,9 @@ def _schedule_of(settings: ScheduleSettings, job: str) -> Schedule | None:
         moments = Dates(tuple(dates))
     if start is not None or end is not None:
         moments = Between(moments, start or 0, LATEST if end is None else end)
+    if settings.common_with:
+        others = [_schedule_of(one, "") for one in settings.common_with]
+        moments = Common((moments, *(one._moments for one in others if one is not None)))
     named = tuple(moment(one / 1000).astimezone(zone) for one in dates)
     return Schedule(settings, job, crons, named, zone, moments, [(None, None)])
 

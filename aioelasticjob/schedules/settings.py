@@ -19,6 +19,8 @@ KEYS: Mapping[str, str] = {
     "jitter": "jitter",
 }
 """The settings that decide the moments, each with its key in the registry."""
+COMMON = "commonWith"
+"""The key of the schedules whose common moments count; no setting of a job has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,11 @@ class ScheduleSettings:
     end_at: str | None = None
     jitter: float = 0.0
     """By how many seconds the runs of a moment may be delayed."""
+    common_with: tuple[ScheduleSettings, ...] = ()
+    """Other schedules: only the moments that all of them have are moments of this one.
+
+    A job that follows several others has such a schedule.
+    """
 
     @classmethod
     def of_json(cls, found: Mapping[str, object]) -> Self:
@@ -59,18 +66,28 @@ class ScheduleSettings:
             start_at=_text(found.get("startAt")),
             end_at=_text(found.get("endAt")),
             jitter=_seconds(found.get("jitter", 0)),
+            common_with=tuple(map(cls.of_json, _objects(found.get(COMMON, [])))),
         )
 
     def as_json(self) -> dict[str, object]:
         """Return the settings as the registry holds them."""
         values = {key: getattr(self, name) for name, key in KEYS.items()}
-        return {**values, "at": list(self.at)}
+        values |= {"at": list(self.at)}
+        if self.common_with:
+            values |= {COMMON: [one.as_json() for one in self.common_with]}
+        return values
 
 
 def _seconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{value!r} is no number of seconds")
     return float(value)
+
+
+def _objects(value: object) -> list[Mapping[str, object]]:
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise TypeError(f"{value!r} is no list of schedules")
+    return value
 
 
 def _dst(value: object) -> DaylightSaving:

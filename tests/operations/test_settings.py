@@ -7,7 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from aioelasticjob import InvalidSetting, JobConfig, operations
+from aioelasticjob import InvalidSetting, ItemContext, JobConfig, operations
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.ground.times import moment
 from aioelasticjob.operations import ChangedMeanwhile, NotPossible
@@ -258,3 +258,29 @@ def test_text_is_read_as_what_the_setting_takes() -> None:
     assert found.sharding_item_parameters == {0: "Beijing"}
     required = JobConfig(job_name="x", requires=("retry",))
     assert required.changed(**settings_from({"requires": "none"})).requires == ()
+
+
+def test_a_job_is_not_set_to_follow_what_is_not_there_or_what_follows_it() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        here.app(every="10s")
+        app = here.apps[0]
+        for name, settings in {"load": {"after": "job"}, "report": {"after": "load"}}.items():
+            app.add(idle, name=name, **settings)
+        async with app.running():
+            for after, why in (
+                ("gone", "there is no such job"),
+                ("report", "must not lead back to the job: job after report after load after job"),
+                ("job", "cannot follow itself"),
+            ):
+                change = {"after": after, "every": "none"}
+                for act in (operations.preview, operations.configure):
+                    with pytest.raises(InvalidSetting, match=why):
+                        await act(here.observer, "job", change)
+            assert await operations.configure(here.observer, "report", {"after": "job,load"})
+        assert (await operations.job(here.observer, "report", now=0)).config.after == ("job", "load")
+
+    simulate(scene)
+
+
+async def idle(context: ItemContext) -> None:
+    """Do nothing."""
