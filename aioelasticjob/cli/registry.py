@@ -75,6 +75,8 @@ class RegistryOptions:
     address: str
     access: Mapping[str, Any] = field(default_factory=dict, repr=False)
     timeout: float = DEFAULT_TIMEOUT
+    is_given: bool = False
+    """Whether somebody has named the registry: by an option, the environment, or a profile."""
 
     @classmethod
     def of(cls, context: typer.Context, given: Mapping[str, Any]) -> RegistryOptions:
@@ -90,15 +92,17 @@ class RegistryOptions:
             return "nowhere" if source is None or given.get(option) is None else source.name.lower()
 
         address, name = said("registry"), said("profile")
+        by_hand = ("commandline", "environment")
         if address == name == "commandline":
             raise InvalidSetting("profile", given["profile"], "give either a profile or a registry")
-        if name == "commandline" or address not in ("commandline", "environment"):
+        if name == "commandline" or address not in by_hand:
             profile = _profile(given.get("profile"))
         else:
             profile = Profile(registry=given["registry"])
         refuse_typed_tls(context, profile.registry)
         timeout = given.get("timeout") or profile.timeout or DEFAULT_TIMEOUT
-        return cls(profile.registry, access_to(profile.registry, given, profile.access), timeout)
+        is_given = address in by_hand or name in by_hand or profiles.load().default is not None
+        return cls(profile.registry, access_to(profile.registry, given, profile.access), timeout, is_given)
 
     def parsed(self, **options: Any) -> Address:
         """Return the registry and how to connect to it; ``options`` are further settings of the connection.

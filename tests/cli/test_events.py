@@ -8,15 +8,18 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
 from typer.testing import CliRunner, Result
 
+from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.cli import events as cli_events
 from aioelasticjob.cli.application import application
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import Outcome, run_name
 from aioelasticjob.observers.sql import open_store
 from tests.observers.sample_events import ME, NOON, batch, beginning, end, raised
+from tests.support.embedded import EmbeddedServer
 
 
 @pytest.fixture
@@ -30,6 +33,10 @@ def store(tmp_path: Path) -> str:
 
     asyncio.run(fill())
     return url
+
+
+LONG_AGO = 1_700_000_000_000
+"""A moment in milliseconds."""
 
 
 def command(*arguments: str) -> Result:
@@ -215,3 +222,55 @@ def test_runs_of_one_namespace_are_listed_alone(store: str) -> None:
     printed = json.loads(command("list", "-s", store, "--namespace", "/shop/eu", "--json").stdout)
     assert [(run["item"], run["namespace"]) for run in printed["runs"]] == [(7, "shop/eu")]
     assert len(json.loads(command("list", "-s", store, "--json").stdout)["runs"]) == 4
+
+
+def test_a_run_without_an_end_says_how_old_it_is_where_no_registry_is_named(store: str) -> None:
+    lines = command("list", "-s", store, "--outcome", "running").stdout.splitlines()
+    assert re.search(r" running .* no end in the history .* after it began$", lines[2])
+    assert lines[-1].startswith("running is what the history says; with --registry")
+    (run,) = json.loads(command("list", "-s", store, "--outcome", "running", "--json").stdout)["runs"]
+    assert (run["outcome"], run["goesOn"]) == ("running", None)
+    done = command("list", "-s", store, "--outcome", "completed", "--json").stdout
+    assert [one["goesOn"] for one in json.loads(done)["runs"]] == [False]
+
+
+def test_with_a_registry_a_run_that_it_knows_to_have_ended_is_not_running(
+    embedded: EmbeddedServer, tmp_path: Path
+) -> None:
+    registry = f"zk://{embedded.address}/shop"
+    url = f"sqlite:///{tmp_path / 'shop.db'}"
+    began = asyncio.Event()
+
+    async def handler(context: ItemContext) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async def listed(*filters: str) -> tuple[str, bool | None]:
+        shown = await asyncio.to_thread(command, "list", "-r", registry, "-s", url, "--json", *filters)
+        assert shown.exit_code == 0, shown.output
+        found = json.loads(shown.stdout)["runs"]
+        return (found[0]["outcome"], found[0]["goesOn"]) if found else ("", None)
+
+    async def main() -> None:
+        async with open_store(url) as events:
+            await events.write(batch(*beginning(LONG_AGO), namespace="elsewhere"))
+            await events.write(batch(*beginning(LONG_AGO, item=7), namespace="shop"))
+        app = ElasticJob(registry, event_store=url)
+        app.add(handler, name="report")
+        async with app.running():
+            await app.trigger("report")
+            await began.wait()
+            with anyio.fail_after(30):
+                while await listed("--namespace", "shop") != ("running", True):  # until the row is written
+                    pass
+            assert await listed("--namespace", "elsewhere") == ("running", None)
+            assert await listed("--namespace", "shop", "--item", "7") == ("ended", False)
+
+    asyncio.run(main())
+
+
+def test_a_registry_that_does_not_answer_is_said_and_the_history_is_shown_as_without_it(store: str) -> None:
+    shown = command("list", "-s", store, "-r", "zk://127.0.0.1:1/shop", "--timeout", "200ms")
+    assert shown.exit_code == 0
+    assert "the registry cannot say which runs go on: " in shown.stderr
+    assert "no end in the history" in shown.stdout

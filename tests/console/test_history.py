@@ -245,3 +245,24 @@ def test_one_fact_has_one_number_on_every_page_or_at_least_is_said(
         assert "7 runs in this window" in timeline
 
     play(act, event_store=sqlite_url)
+
+
+def test_the_history_of_a_full_disk_shows_no_run_as_running_that_has_ended(play: Play, sqlite_url: str) -> None:
+    """335 runs began before the disk was full, and their ends could not be written."""
+
+    async def act(scene: Scene) -> None:
+        await scene.run_job(cron=None)
+        now = scene.clock.now()
+        at = int(now * 1000) - 400_000
+        events = [event for run in range(335) for event in beginning(at + 1000 * run)]
+        namespace = scene.registry.store.store.scope.namespace
+        await scene.registry.store.store.write(batch(*events, namespace=namespace))
+        browser = await scene.operator()
+        await browser.post("/r/billing/job/report/do/trigger", {"csrf": (await browser.get("/account")).token})
+        await scene.seen(lambda seen: seen.jobs["report"].items[0].outcome == Outcome.COMPLETED)
+        page = (await browser.get("/r/billing/history?job=report")).text
+        assert '<span class="outcome run">running</span>' not in page
+        assert "its end is not in the history" in page
+        assert '<b>335</b> <span class="outcome warn">ended</span>' in page
+
+    play(act, event_store=sqlite_url)

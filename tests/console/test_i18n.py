@@ -18,9 +18,9 @@ from aioelasticjob.console.pages import history, job
 from aioelasticjob.console.pages.fields import SECTIONS, field_of
 from aioelasticjob.console.users.permissions import MEANINGS, Permission, Role
 from aioelasticjob.console.watching.health import _REASONS_IN_PLACE
-from aioelasticjob.console.watching.open_runs import ENDED
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.operations import SERVER_ACTIONS
+from aioelasticjob.operations.open_runs import ENDED
 from aioelasticjob.operations.settings import UNCHANGEABLE
 
 CONSOLE = Path(job.__file__).parents[1]

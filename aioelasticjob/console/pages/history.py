@@ -16,7 +16,6 @@ from starlette.responses import Response
 
 from aioelasticjob.console.drawing.charts import draw_histogram
 from aioelasticjob.console.drawing.timeline import SPANS, Style, Window
-from aioelasticjob.console.watching.open_runs import ENDED, RUNNING, judged, recounted
 from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.web import frame
 from aioelasticjob.console.web.frame import frame_pieces
@@ -28,6 +27,7 @@ from aioelasticjob.ground.times import moment
 from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.model import FireSource, Outcome
 from aioelasticjob.observers.sql import EventStore, Filter, OutcomeCount, RunEntry
+from aioelasticjob.operations.open_runs import ENDED, RUNNING, judged, recounted
 
 ROWS: Final = 50
 """Runs on a page."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from aioelasticjob.events import fence_of
-from aioelasticjob.operations import ItemStatus, JobStatus
+from aioelasticjob.operations.status import ItemStatus, JobStatus
 
 if TYPE_CHECKING:
     from aioelasticjob.observers.sql.history import OutcomeCount, RunEntry

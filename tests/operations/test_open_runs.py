@@ -6,15 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from aioelasticjob.console.watching.open_runs import ENDED, RUNNING, judged, recounted
 from aioelasticjob.ground.times import moment
-from aioelasticjob.model import Outcome, Record
+from aioelasticjob.model import Record
 from aioelasticjob.observers.sql import OutcomeCount, RunEntry
 from aioelasticjob.operations import JobStatus
+from aioelasticjob.operations.open_runs import ENDED, RUNNING, judged, recounted
 from aioelasticjob.operations.status import ActiveRun
-from tests.console.conftest import Play, Scene
 from tests.console.samples import INSTANCES, NOW, ended, item, status
-from tests.observers.sample_events import batch, beginning
 
 FENCE = 0x2A
 
@@ -114,24 +112,3 @@ def test_runs_that_have_ended_do_not_count_as_running() -> None:
         OutcomeCount(0, ENDED, 1),
         OutcomeCount(1, RUNNING, 1),
     )
-
-
-def test_the_history_of_a_full_disk_shows_no_run_as_running_that_has_ended(play: Play, sqlite_url: str) -> None:
-    """335 runs began before the disk was full, and their ends could not be written."""
-
-    async def act(scene: Scene) -> None:
-        await scene.run_job(cron=None)
-        now = scene.clock.now()
-        at = int(now * 1000) - 400_000
-        events = [event for run in range(335) for event in beginning(at + 1000 * run)]
-        namespace = scene.registry.store.store.scope.namespace
-        await scene.registry.store.store.write(batch(*events, namespace=namespace))
-        browser = await scene.operator()
-        await browser.post("/r/billing/job/report/do/trigger", {"csrf": (await browser.get("/account")).token})
-        await scene.seen(lambda seen: seen.jobs["report"].items[0].outcome == Outcome.COMPLETED)
-        page = (await browser.get("/r/billing/history?job=report")).text
-        assert '<span class="outcome run">running</span>' not in page
-        assert "its end is not in the history" in page
-        assert '<b>335</b> <span class="outcome warn">ended</span>' in page
-
-    play(act, event_store=sqlite_url)
