@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from weakref import ref
@@ -15,6 +16,7 @@ from aioelasticjob.console import Console, ConsoleSettings, RegistrySettings
 from aioelasticjob.console.pages import registries
 from aioelasticjob.console.watching.registry_watch import RegistryWatch
 from aioelasticjob.operations import JobStatus
+from aioelasticjob.operations.alerts.state import AlertState
 from aioelasticjob.zookeeper import tls as server_tls
 from aioelasticjob.zookeeper.server import serve
 from aioelasticjob.zookeeper.settings import Settings
@@ -177,6 +179,13 @@ def _show(scene: Scene, name: str, *jobs: JobStatus) -> None:
     watch._publish(jobs)
 
 
+def _alert(scene: Scene, name: str, *alerts: AlertState) -> None:
+    """Make the console believe that a registry has these alerts."""
+    watch = scene.console.state.registries.get(name)
+    assert watch is not None
+    watch.snapshot.set(replace(watch.snapshot.value, alerts=alerts))
+
+
 def test_of_several_registries_the_list_comes_first_with_the_worst_registry_at_the_top(play: Play) -> None:
     async def act(scene: Scene) -> None:
         browser = await scene.operator()
@@ -197,6 +206,34 @@ def test_of_several_registries_the_list_comes_first_with_the_worst_registry_at_t
         assert "nobody is there to run it" in page
         assert '<a class="outcome bad" href="/r/failing/jobs?show=attention">5 jobs</a>' in page
         assert page.count("and 2 more") == 1
-        assert page.count("not known") == 1
+        assert page.count("not known") == 2  # of the one that is gone, neither attention nor alerts
+
+    play(act)
+
+
+def test_the_list_shows_which_alerts_fire_in_each_registry(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        browser = await scene.viewer()
+        now = scene.clock.now()
+        for name in ("busy", "calm"):
+            scene.console.state.registries.add(RegistrySettings(name, f"zk://127.0.0.1:1/{name}"))
+            _show(scene, name, status("report", (item(0),), now=now))
+        over = AlertState("late", "report", now - 60, "late", resolved=now)
+        firing = [AlertState("late", f"job-{n}", now - n, "late") for n in range(3)]
+        store = AlertState("store-not-written", "", now - 9, "the disk is full: password=hunter2")
+        _alert(scene, "busy", over, *firing, store)
+        _alert(scene, "calm", over)
+        page = (await browser.get("/registries")).text.partition('<section id="registries"')[2]
+        assert re.findall(r'<a href="/r/(\w+)/jobs"><span class="dot (\w+)"', page) == [
+            ("busy", "bad"),
+            ("billing", "ok"),
+            ("calm", "ok"),
+        ]
+        assert '<a class="outcome bad" href="/r/busy/alerts">4 alerts</a>' in page
+        named = re.findall(r'<li class="outcome bad">([\w-]+)(?: <a href="/r/busy/job/([\w-]+)">)?', page)
+        assert named == [("store-not-written", ""), ("late", "job-2"), ("late", "job-1")]
+        assert "and 1 more" in page
+        assert "hunter2" not in page
+        assert "/r/calm/alerts" not in page
 
     play(act)

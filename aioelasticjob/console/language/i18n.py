@@ -66,6 +66,7 @@ NOUNS: Final = {
     "missed moment": ("{number} missed moment", "{number} missed moments"),
     "failure": ("{number} failure", "{number} failures"),
     "time": ("once", "{number} times"),
+    "alert": ("{number} alert", "{number} alerts"),
     "change": ("{number} change", "{number} changes"),
 }
 """What is counted: a sentence for one of it and one for any other number."""

@@ -22,6 +22,7 @@ from aioelasticjob.console.web.request import PageRequest
 from aioelasticjob.console.web.stream import Piece, Pieces, stream
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
 from aioelasticjob.ground.credentials import HIDDEN
+from aioelasticjob.operations.alerts.state import AlertState
 from aioelasticjob.operations.attention import SEVERITY
 from aioelasticjob.registry.addresses import open_registry
 from aioelasticjob.registry.settings import address_without_credentials
@@ -39,8 +40,8 @@ SHOWN: Final = (
 )
 """Fields of a registry's access that are no secrets: they are shown again, and recorded in the audit log."""
 SECRET: Final = ("digest", "sasl", "tls_key_password")
-JOBS_NAMED: Final = 3
-"""Jobs of a registry that the list names: the worst ones."""
+NAMED: Final = 3
+"""Jobs and alerts of a registry that the list names: the worst jobs, and the alerts that fire longest."""
 CONNECT_TIMEOUT = 3.0
 """Seconds a registry has to answer when it is tried out."""
 
@@ -132,12 +133,21 @@ class RegistryHealth:
     is_lost: bool
     worst: Sequence[tuple[str, Health]]
     """Its jobs that need attention, by name, the worst first."""
+    firing: Sequence[AlertState]
+    """The alerts that fire there, the oldest first."""
 
     @property
-    def order(self) -> tuple[bool, tuple[int, int], int]:
+    def colour(self) -> str:
+        """The colour of its dot."""
+        if self.is_lost or self.firing:
+            return "bad"
+        return self.worst[0][1].colour if self.worst else "ok"
+
+    @property
+    def order(self) -> tuple[bool, tuple[int, int], int, int]:
         """Its place in the list, in which the worst registry comes first."""
         severity = self.worst[0][1].severity if self.worst else (len(SEVERITY), 0)
-        return not self.is_lost, severity, -len(self.worst)
+        return not self.is_lost, severity, -len(self.worst), -len(self.firing)
 
 
 def _worst_first(request: PageRequest) -> Sequence[RegistryHealth]:
@@ -146,13 +156,14 @@ def _worst_first(request: PageRequest) -> Sequence[RegistryHealth]:
     for watch in request.registries:
         snapshot = watch.snapshot.value
         worst = request.state.health_of(watch, snapshot).worst
-        found.append(RegistryHealth(watch, snapshot.lost is not None, worst))
+        firing = sorted((one for one in snapshot.alerts if one.fires), key=attrgetter("since"))
+        found.append(RegistryHealth(watch, snapshot.lost is not None, worst, firing))
     return sorted(found, key=attrgetter("order"))
 
 
 def _list(request: PageRequest) -> Piece:
     fixed = {one.name for one in request.state.settings.registries}
-    context = {"all": _worst_first(request), "fixed": fixed, "jobs_named": JOBS_NAMED}
+    context = {"all": _worst_first(request), "fixed": fixed, "named": NAMED}
     return Piece("registries", request.render("registries-list.html", **context))
 
 
