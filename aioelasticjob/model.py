@@ -302,3 +302,8 @@ class ClockReading:
     """
     zxid: int = 0
     """The newest transaction that a reply of the registry has shown."""
+    unheard: float = 0.0
+    """For how long changes in the registry may have been made that are not known here; 0 while heartbeats are answered.
+
+    It is more after this process stood still: what happened meanwhile is yet to be read.
+    """

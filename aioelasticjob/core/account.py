@@ -150,6 +150,9 @@ class JobState:
         self._known = dict[int, int]()
         """Up to when items were accounted for when records were switched on or off, until they are looked at again."""
         self._off = dict[int, Off]()
+        self._noticed = view
+        """The view in which this process looked last for items that are switched off."""
+        self._noticed_at = self.clock.now
         self._obstructed = dict[int, int]()
         """Items that nodes made by hand kept from being claimed, each with the moment of that claim."""
         self._seen_until = dict[str, int]()
@@ -240,23 +243,40 @@ class JobState:
     def notice_what_is_off(self, view: JobView) -> None:
         """Note which items are switched off now: their moments are excused.
 
-        The nodes below a server have no date here, so this is called also while a run goes on.  Without a connection
-        nobody knows whether they are still switched off.
+        The nodes below a server have no date here, so this is called also while a run goes on.  Nothing tells when a
+        switch was taken away, so what was off in the view before counts as off until this one came.
         """
         now = self.clock.now
         if view.tree.outdated or self.clock.was_away(now):
             return
+        if self._noticed is not view:
+            self._note_off(self._noticed, self._known_until())
+        self._noticed = view
+        self._noticed_at = now
         if (ended := view.ended_pause(self._me)) is not None:
             self._notice_ended(ended)
+        self._note_off(view, self.clock.heard)
+
+    def _known_until(self) -> int:
+        """Return up to when the view that was noticed last is known to have held."""
+        outages = [began for began, _ in self.clock.outages() if began >= self._noticed_at]
+        return min(self.clock.heard, *outages) if outages else self.clock.heard
+
+    def _note_off(self, view: JobView, until: int) -> None:
+        """Note which items were switched off in a view that is known to have held until then."""
         if self._me in view.active and not view.disabled_items:
             return
         if view.pause_ends_at != inf:  # the moment at which it ends is run, also if the view is a little older
-            now = min(now, round(view.pause_ends_at * 1000) - 1)
+            until = min(until, round(view.pause_ends_at * 1000) - 1)
         for number in self.held:
             known = self._off.get(number)
-            since = view.switched_off_at(number, self._me, now)
-            if since is not None:
-                self._off[number] = Off(min(since, now) if known is None else known.since, now)
+            since = view.switched_off_at(number, self._me, until)
+            if since is None:
+                continue
+            if known is None:
+                self._off[number] = Off(min(since, until), until)
+            else:
+                self._off[number] = Off(known.since, max(known.until, until))
 
     def _notice_ended(self, pause: Pause) -> None:
         """Note that a pause has ended by itself: moments before its end are excused, also if this process was away."""
@@ -367,18 +387,28 @@ class JobState:
 
     def leave(self, view: JobView) -> Steps[None]:
         """Write what only this process knows before the instance leaves: what it saw switched off, and has reported."""
-        closings = dict[int, Closing]()
-        for number, item in self.items.items():
-            if item.lock is not Lock.FREE or view.assignment.get(number) != self._me:
-                continue
+        if not self._is_recorded:
+            return
+        held = {
+            number: item
+            for number, item in self.items.items()
+            if item.lock is Lock.FREE and view.assignment.get(number) == self._me
+        }
+        excused = dict[int, Closing]()
+        for number, item in held.items():
             off = self._off.get(number)
-            owes = any(one.by == self._me for one in item.record.owing)
             if off is not None and self.timeline.has_moment(item.accounted, self.timeline.has_come(off.until)):
-                closings[number] = self._excuse(number, item, off, view)
-            elif owes:
-                closings[number] = self._closing(item, item.record, item.accounted, [], view)
-        if closings and self._is_recorded and view.assignment_stands:
-            yield from self._write(view, closings)
+                excused[number] = self._excuse(number, item, off, view)
+        if excused and not (yield from self._write(view, excused)):
+            return
+        kept = dict[int, Closing]()
+        for number in held.keys() - self._unread:
+            record = self.items[number].record
+            left = tuple([one for one in record.owing if one.by != self._me])
+            if left != record.owing:  # these reports were made before this is written
+                kept[number] = Closing(replace(record, owing=left))
+        if kept:
+            yield from self._write(view, kept)
 
     def report(
         self, items: Iterable[int], passed: Passed, why: str, cut_off: str = "", *, handled: bool = False

@@ -68,6 +68,7 @@ class ClockSkewMonitor:
         self.steady = reading.steady
         """The times of this host's clock and of the clock that nobody sets, in seconds."""
         self._skew = reading.skew
+        self._unheard = reading.unheard
         self._outages = reading.outages
         self._seconds = reading.host - (reading.skew if self.is_astray else 0.0)
 
@@ -75,6 +76,11 @@ class ClockSkewMonitor:
     def is_astray(self) -> bool:
         """Whether jobs use the registry's clock, because this host's is wrong."""
         return is_astray(self._skew)
+
+    @property
+    def heard(self) -> int:
+        """Up to when this process is known to have heard of each change in the registry, in milliseconds."""
+        return self.now - round(self._unheard * 1000)
 
     def is_soon(self, moment: int) -> bool:
         """Whether a moment is still to come, and so soon that a clock which is right may have given it."""

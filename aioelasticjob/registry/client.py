@@ -46,10 +46,10 @@ class Client:
         has_been_away = keeper.away_since is not None or bool(keeper.outages)
         ages = keeper.ages_of_outages() if has_been_away else ()  # every fire reads the clocks
         if self._ahead is None:
-            return ClockReading(host, steady, outages=ages, zxid=keeper.lease.zxid)
+            return ClockReading(host, steady, outages=ages, zxid=keeper.lease.zxid, unheard=keeper.lease.unheard)
         skew = host - (steady + self._ahead)
         gap = steady - self._times_noted[0]
-        return ClockReading(host, steady, skew, gap, ages, keeper.lease.zxid)
+        return ClockReading(host, steady, skew, gap, ages, keeper.lease.zxid, keeper.lease.unheard)
 
     @property
     def skew(self) -> float | None:

@@ -13,6 +13,7 @@ from aioelasticjob.ground.values import value
 from aioelasticjob.host.guard import Guard, Page, Start
 
 HEARTBEATS_PER_TIMEOUT = 6  # heartbeats per session timeout
+OVERDUE = 1.5  # pauses between two heartbeats after which an answer is overdue
 RESOLUTION = 1e-6  # seconds; a remainder smaller than this is a rounding error of a timer that was on time
 # at most so many seconds between two checks, by the loop's clock, which may stop while the machine is suspended
 CHECK_INTERVAL = 1.0
@@ -62,6 +63,16 @@ class Lease:
     def left(self) -> float:
         """Seconds until work under this session has to have been cancelled; -inf without a session."""
         return self.proven + self._good_for - self.now()
+
+    @property
+    def unheard(self) -> float:
+        """Seconds since the newest answered request was sent, if a heartbeat is overdue; else, or without a session, 0.
+
+        The answer to a heartbeat comes after the events of all changes that were made before the heartbeat was sent.
+        """
+        silence = self.now() - self.proven
+        is_overdue = silence > OVERDUE * self.timeout / HEARTBEATS_PER_TIMEOUT
+        return silence if is_overdue and self.incarnation else 0.0
 
     def check(self) -> bool:
         """Say whether the session can be proven alive now; if not, cancel all that is bound to it."""

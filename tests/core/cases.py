@@ -46,6 +46,7 @@ class Case:
     """The record of each item that has one; ``write`` writes it."""
     locks: dict[int, Lock] = field(default_factory=dict)
     """The items that are locked, and who holds their locks."""
+    unheard: float = 0.0
     outages: list[tuple[float, float]] = field(default_factory=list)
     """The start and end of each outage of the registry."""
     refusals: list[tuple[float, float]] = field(default_factory=list)
@@ -140,7 +141,14 @@ class Case:
 
     def reading(self) -> ClockReading:
         """Return what the clocks show."""
-        return ClockReading(BEGIN + self.now, self.now, -self.ahead, outages=self.ages(self.outages), zxid=self.zxid)
+        return ClockReading(
+            BEGIN + self.now,
+            self.now,
+            -self.ahead,
+            outages=self.ages(self.outages),
+            zxid=self.zxid,
+            unheard=self.unheard,
+        )
 
     def ages(self, spans: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
         """Return how many seconds ago each span began and ended."""

@@ -826,20 +826,51 @@ def test_an_item_that_is_still_switched_off_after_an_outage_has_missed_nothing_i
     case.drop(LAYOUT.paused)
     case.now = 4.9
     case.see(state)
-    assert (case.reports, case.record().accounted) == ([], slot(4.7))
+    assert (case.reports, case.record().accounted) == ([], slot(4.9))
 
 
-def test_an_item_that_was_switched_on_while_its_holder_was_busy_owes_what_came_since_the_last_look() -> None:
+def test_an_item_that_was_switched_on_while_its_holder_was_busy_owes_what_came_since_then() -> None:
     case = Case.of(items=2)
     case.put(LAYOUT.item(1).disabled)
     state, claim = running(case)
     case.drop(LAYOUT.item(1).disabled)
+    case.now = 2.2
+    case.show_clocks(state)
+    state.notice_what_is_off(case.view())
     case.now = 4.2
     case.settle(state, claim)
     case.see(state)
     assert 1 in state.due().items
     case.claim(state, {1}, slot(4))
-    assert case.reported(1) == [(2, 3, HELD_UP)]
+    assert case.reported(1) == [(3, 3, HELD_UP)]
+
+
+def test_an_item_that_nobody_looked_at_while_it_was_off_is_excused_until_the_news_that_it_is_on_came() -> None:
+    case = Case.of(misfire=False)
+    case.put(LAYOUT.item(0).disabled)
+    state = started(case)
+    case.drop(LAYOUT.item(0).disabled)
+    case.now = 6.2
+    case.see(state)
+    assert (case.reports, case.record().accounted) == ([], slot(6.2))
+
+
+def test_a_process_that_stood_still_does_not_know_whether_an_item_is_still_switched_off() -> None:
+    case = Case.of(misfire=False)
+    state = started(case)
+    case.put(LAYOUT.item(0).disabled)
+    case.now = 2.5
+    case.see(state)
+    stale = state.view
+    case.drop(LAYOUT.item(0).disabled)
+    case.now = 8.5
+    case.unheard = 5.8
+    case.see(state, stale)
+    case.now = 8.6
+    case.unheard = 5.9
+    case.see(state, case.view())
+    assert case.record().accounted == slot(2.7)
+    assert state.due().items == {0}
 
 
 def test_what_was_switched_off_before_its_holder_came_is_excused_since_the_date_of_the_flag() -> None:
@@ -871,7 +902,7 @@ def test_what_was_switched_off_while_no_instance_was_up_is_excused_since_the_dat
     case.drop(flag)
     case.now = 20.7
     case.see(state)
-    assert accounted(case) == 20.5
+    assert case.record().accounted == slot(20.7)
     assert len(case.reports) == 1
 
 
@@ -1567,6 +1598,29 @@ def test_who_leaves_drops_what_it_has_promised_and_reported() -> None:
     assert case.record().owing == ()
     assert accounted(case) == 4.0
     assert case.reported() == [(2, 4, BUSY)]
+
+
+def test_who_leaves_while_items_are_being_assigned_drops_what_it_has_promised_and_reported() -> None:
+    case = Case.of(misfire=False)
+    state = ran(case, 4.5)
+    case.put(LAYOUT.necessary)
+    case.leave(state)
+    assert case.record().owing == ()
+
+
+def test_what_an_instance_reports_only_when_it_leaves_is_promised_first_and_dropped_then() -> None:
+    case = Case.of(misfire=False)
+    state = started(case)
+    case.now = 2.5
+    case.put(LAYOUT.paused)
+    case.show_clocks(state)
+    state.notice_what_is_off(case.view())
+    case.now = 5.5
+    case.leave(state)
+    first, second = accounts(case)
+    assert [one.by for _, record in first.records.values() for one in record.owing] == [ME]
+    assert [record.owing for _, record in second.records.values()] == [()]
+    assert case.reported() == [(1, 2, HELD_UP)]
 
 
 def test_who_leaves_with_nothing_to_write_writes_nothing() -> None:

@@ -56,8 +56,14 @@ def miss_deadline(world: World, process: Process) -> None:
 
 def pause(world: World, process: Process) -> None:
     """Let a process fall asleep, or wake it."""
-    process.body.paused = not process.body.paused
-    world.say(f"{process.number} {'falls asleep' if process.body.paused else 'wakes'}")
+    if process.body.paused:
+        process.body.paused = False
+        process.session.wake()
+        world.say(f"{process.number} wakes")
+    else:
+        process.body.paused = True
+        process.session.fall_asleep()
+        world.say(f"{process.number} falls asleep")
 
 
 def crash(world: World, process: Process) -> None:

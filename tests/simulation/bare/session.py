@@ -94,6 +94,9 @@ class BareSession(Session):
         self._bound: dict[Cancellable, None] = {}
         self._outages: deque[tuple[float, float]] = deque(maxlen=32)
         self._away_since: float | None = None
+        self._sleeps = False
+        self._unheard_since: float | None = None
+        """Since when nothing is known of the registry, because the process has slept."""
         self._watches = Watches()
         self._connection = self._connect()
         registry.observers.append(lambda _session, _before: self._connection.hear())
@@ -121,6 +124,27 @@ class BareSession(Session):
         return self._registry.now
 
     # What befalls it.
+
+    def fall_asleep(self) -> None:
+        """Note that the process sleeps: it asks nothing, and sees no answer."""
+        self._sleeps = True
+        if self._unheard_since is None:
+            self._unheard_since = self._registry.now
+
+    def wake(self) -> None:
+        """Note that the process runs again: it hears of what has happened before its next heartbeat is answered."""
+        self._sleeps = False
+        connection = self._connection
+
+        def heard() -> None:
+            if not self._sleeps:
+                self._unheard_since = None
+
+        def answer() -> None:
+            connection.sync()
+            connection.replies.send(heard)
+
+        connection.requests.send(answer)
 
     def cut(self) -> None:
         """Break the connection; what is under way may have arrived, or not."""
@@ -157,6 +181,7 @@ class BareSession(Session):
             self._outages.append((self._away_since, self._registry.now))
             self._away_since = None
         self._connection = self._connect()
+        self._unheard_since = None
         self._ask(self._watches.roots)
         self.status.set(SessionStatus(SessionState.CONNECTED, incarnation))
         self._watches.reset()
@@ -240,7 +265,8 @@ class BareSession(Session):
         now = self._registry.now
         going_on = () if self._away_since is None else ((self._away_since, now),)
         ages = tuple((now - began, now - ended) for began, ended in (*self._outages, *going_on))
-        return ClockReading(now, now, outages=ages, zxid=self.zxid)
+        unheard = 0.0 if self._unheard_since is None else now - self._unheard_since
+        return ClockReading(now, now, outages=ages, zxid=self.zxid, unheard=unheard)
 
     async def server_time(self, _path: str) -> float:
         """Return the registry's time."""

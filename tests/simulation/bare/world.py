@@ -142,7 +142,10 @@ class World:
         for session in self.zombies:
             session.expire()
         for process in self.processes:
-            process.body.paused, process.session.calm = False, True
+            process.session.calm = True
+            if process.body.paused:
+                process.body.paused = False
+                process.session.wake()
             if not process.session.is_connected:
                 self.mend(process)
         if not any(not process.leaving for process in self.processes):
