@@ -26,6 +26,7 @@ from aioelasticjob.console.users.throttle import LoginThrottle
 from aioelasticjob.console.watching.acknowledgements import Acknowledgements
 from aioelasticjob.console.watching.health import HealthGroups
 from aioelasticjob.console.watching.own_health import ConsoleHealth
+from aioelasticjob.console.watching.partial_registry import PartialRegistry, SeenRegistry
 from aioelasticjob.console.watching.registry_watch import Registries, RegistrySnapshot, RegistryWatch
 from aioelasticjob.console.watching.strip import Strips
 
@@ -73,19 +74,31 @@ class ConsoleState:
     """The path of the one-time link to set the first password; None once somebody has."""
     closing: bool = False
     """Set by the server that is about to stop: open pages end, and reconnect to the next console."""
-    health: WeakKeyDictionary[RegistryWatch, HealthGroups] = field(default_factory=WeakKeyDictionary)
+    health: WeakKeyDictionary[SeenRegistry, HealthGroups] = field(default_factory=WeakKeyDictionary)
     """The health of each registry's jobs."""
-    rows: WeakKeyDictionary[RegistryWatch, RenderedRows] = field(default_factory=WeakKeyDictionary)
+    rows: WeakKeyDictionary[SeenRegistry, RenderedRows] = field(default_factory=WeakKeyDictionary)
     """The rows of each registry's overview, rendered once for all pages."""
     strips: Strips = field(default_factory=Strips)
     """The health strip of each registry, counted once for all pages."""
+    parts: dict[str, dict[frozenset[str], PartialRegistry]] = field(default_factory=dict)
+    """By registry and labels, the parts of registries that somebody has looked at."""
 
     @property
     def own_health(self) -> ConsoleHealth:
         """How the console itself is."""
         return ConsoleHealth.of(self.registries, self.storage.database.newest_problem(), len(self.live_pages))
 
-    def health_of(self, watch: RegistryWatch, snapshot: RegistrySnapshot) -> HealthGroups:
+    def seen(self, watch: RegistryWatch, labels: frozenset[str]) -> SeenRegistry:
+        """Return a registry as somebody sees it: only the jobs with some labels, or, without any, all of it."""
+        if not labels:
+            return watch
+        parts = self.parts.setdefault(watch.settings.name, {})
+        part = parts.get(labels)
+        if part is None or not part.is_of(watch):
+            part = parts[labels] = PartialRegistry(watch, labels, self.clock)
+        return part
+
+    def health_of(self, watch: SeenRegistry, snapshot: RegistrySnapshot) -> HealthGroups:
         """Return the health of a registry's jobs at a moment."""
         groups = self.health.get(watch)
         if groups is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -21,8 +22,13 @@ from aioelasticjob.console.users.permissions import (
     Role,
     needed_to_change,
 )
+from aioelasticjob.core.processes import ProcessProblems, RefusedToProcess
+from aioelasticjob.model import Outcome
+from aioelasticjob.operations import ProcessStatus
+from aioelasticjob.operations.alerts.state import AlertState
 from tests.console.client import Browser
 from tests.console.conftest import Play, Scene
+from tests.observers.sample_events import batch, beginning, end, raised
 
 JOBS = "/r/billing/job"
 SCRIPT = {
@@ -74,14 +80,20 @@ def test_a_role_for_a_label_adds_to_the_role_in_that_registry_for_jobs_with_that
     assert not grants.allow_anywhere(Permission.OPERATE)
 
 
-def test_a_role_for_a_label_counts_only_where_the_registry_is_seen() -> None:
+def test_whoever_has_a_role_for_a_label_alone_sees_the_jobs_with_that_label_alone() -> None:
     grants = Grants(Role.NONE, by_label={("shop", "team=billing"): Role.OPERATOR})
-    assert grants.permissions("shop", {"team": "billing"}) == set()
-    assert grants.permissions_for_some_job("shop") == set()
+    assert grants.labels_seen("shop") == {"team=billing"}
+    assert grants.permissions("shop", {"team": "billing"}) == Role.OPERATOR.permissions
+    assert grants.permissions("shop", {"team": "ads"}) == set()
+    assert grants.permissions("shop") == {Permission.SEE}
+    assert Permission.OPERATE in grants.permissions_for_some_job("shop")
+    assert grants.permissions("other") == grants.permissions("other", {"team": "billing"}) == set()
+    assert grants.labels_seen("other") == set()
+    assert Grants(Role.VIEWER, by_label=grants.by_label).labels_seen("shop") == set()
 
 
-def test_only_roles_that_add_something_are_given_for_labels() -> None:
-    assert LABEL_ROLES == (Role.TRIGGER, Role.OPERATOR, Role.DEVELOPER)
+def test_each_role_that_allows_something_is_given_for_labels_but_that_of_administrators() -> None:
+    assert LABEL_ROLES == (Role.VIEWER, Role.TRIGGER, Role.OPERATOR, Role.DEVELOPER)
 
 
 def test_what_runs_is_said_by_settings_that_need_a_permission_of_their_own() -> None:
@@ -179,12 +191,69 @@ def test_somebody_operates_the_jobs_of_their_team_only(play: Play) -> None:
     play(act)
 
 
+def test_somebody_sees_the_jobs_of_their_team_only(play: Play, sqlite_url: str) -> None:
+    """No page says that there is another job, and nothing can be done to it."""
+
+    async def act(scene: Scene) -> None:
+        await _import(scene)
+        await scene.run_job("payroll", labels="team=ads", cron=None)
+        slot = int(scene.clock.now() - 60) * 1000
+        store = scene.registry.store
+        assert store is not None
+        for name in ("backup", "payroll"):
+            failed = end(slot, 0, Outcome.FAILED, job=name, failure=raised(f"{name} has no luck"))
+            await store.store.write(batch(*beginning(slot, job=name), failed, namespace=store.store.scope.namespace))
+        await store.ask()
+        runs = {one.job: one.id for one in await store.store.failures()}
+        now = scene.clock.now()
+        refused = RefusedToProcess("to settle items", "no permission", now, "payroll", 1)
+        clock = ProcessProblems(clock_differs=3.0, refused=(refused,))
+        (instance,) = scene.instances("payroll")
+        process = ProcessStatus("ads-1", "10.9.9.9", "host-of-ads", 1, instance.incarnation, clock)
+        alerts = [AlertState("late", name, now, f"{name} is late") for name in runs]
+        scene.registry.snapshot.set(replace(scene.registry.snapshot.value, alerts=tuple(alerts), processes=(process,)))
+        admin, grace = await scene.operator(), await scene.person("grace", Role.NONE)
+        form = {"role": "none", "label_registry": "billing", "label": "team=billing", "label_role": "viewer"}
+        assert (await admin.submit("/users", form, to="/users/grace")).status == 303
+        await grace.sign_in("grace")
+        pages = ["jobs", "jobs?q=pay", "jobs?by=team", "servers", "alerts", "history"]
+        pages += ["job/backup", f"history/{runs['backup']}"]
+        for page in ("jobs", "alerts", "history"):
+            assert "payroll" in (await admin.get(f"/r/billing/{page}")).text
+        assert "payroll" in (await admin.get("/registries")).text
+        for path in ("/registries", *(f"/r/billing/{page}" for page in pages)):
+            part = await grace.get(path)
+            assert part.status == 200
+            assert "host-of-ads" not in part.text
+            assert "payroll" not in part.text, path
+            assert "team=ads" not in part.text, path
+        overview = (await grace.get("/r/billing/jobs")).text
+        assert "You see only the jobs with team=billing." in overview
+        assert "<dd>1 failure, 0 missed moments</dd>" in overview
+        assert "<dd>2 failures, 0 missed moments</dd>" in (await admin.get("/r/billing/jobs")).text
+        assert "backup has no luck" in (await grace.get("/r/billing/history")).text
+        assert "has no luck" not in (await grace.get("/r/billing/history?job=payroll")).text
+        token = (await grace.get("/account")).token
+        for path in ("job/payroll", "job/payroll/settings", "job/payroll/live", f"history/{runs['payroll']}"):
+            assert (await grace.get(f"/r/billing/{path}")).status == 404
+        assert (await grace.post(f"{JOBS}/payroll/do/trigger", {"csrf": token})).status == 404
+        assert (await grace.post(f"{JOBS}/backup/do/trigger", {"csrf": token})).status == 403
+        bulk = {"csrf": token, "job:payroll": "1"}
+        assert (await grace.post("/r/billing/jobs/do/pause", bulk)).status == 403
+        taken_back = {"in:billing:team=billing": ""}
+        assert (await admin.submit("/users", taken_back, to="/users/grace")).status == 303
+        await grace.sign_in("grace")
+        assert (await grace.get("/r/billing/jobs")).status == 404
+
+    play(act, event_store=sqlite_url)
+
+
 @pytest.mark.parametrize(
     "form",
     [
         {"label_registry": "billing", "label": "team", "label_role": "operator"},
         {"label_registry": "billing", "label": "team=a", "label_role": "admin"},
-        {"label_registry": "billing", "label": "team=a", "label_role": "viewer"},
+        {"label_registry": "billing", "label": "team=a", "label_role": "none"},
         {"in:billing:team=a": "king"},
     ],
 )

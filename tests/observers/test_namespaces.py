@@ -70,6 +70,31 @@ def test_a_namespace_has_its_own_runs_only_whatever_is_asked(url: str) -> None:
     asyncio.run(main())
 
 
+def test_a_store_of_some_jobs_has_their_rows_only_whatever_is_asked_and_stays_in_its_namespace(url: str) -> None:
+    async def main() -> None:
+        async with open_store(url, clock=Clock()) as store:
+            await _fill(store)
+            key = {run.job: run.id for run in (await store.history(Filter(namespace="shop"))).rows}
+            store.scope = Filter(namespace="shop")
+            part = store.of_jobs(frozenset({"audit", "upper"}))
+            which = Filter(since=SINCE)
+            assert [run.job for run in (await part.history()).rows] == ["audit"]
+            assert (await part.history(Filter(job="report"))).rows == ()
+            assert {state.job for state in (await part.states()).rows} == {"audit"}
+            assert (await part.run(key["report"]), await part.failures()) == (None, [])
+            assert await part.run(key["audit"]) is not None
+            assert (await part.sparklines(["report"]))["report"] == ()
+            assert await part.job_names() == ("audit",)
+            assert await part.counts() == {"completed": 1}
+            for found in (await part.timeline(which), await part.durations(which), await part.histogram(which)):
+                assert [one.runs for one in found] == [1]
+            assert await part.missed(which) == {}
+            assert await store.of_jobs(frozenset()).first() is None
+            assert len((await store.history()).rows) == 2  # the store itself is as it was
+
+    asyncio.run(main())
+
+
 def test_parts_of_a_batch_keep_its_namespace() -> None:
     parts = halved(batch(*beginning(), end(), namespace="shop"))
     assert [part.namespace for part in parts] == ["shop", "shop"]

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from aioelasticjob.console.drawing.timeline import MAX_ROWS, MAX_RUNS, Field, Window, fields_of
-from aioelasticjob.console.watching.registry_watch import RegistryWatch
+from aioelasticjob.console.watching.partial_registry import SeenRegistry
 from aioelasticjob.errors import ElasticJobError
 from aioelasticjob.ground.times import moment
 from aioelasticjob.ground.whole_numbers import whole_number
@@ -59,7 +59,7 @@ class Durations:
     """Why the event store did not answer."""
 
 
-async def durations_in(registry: RegistryWatch, job: str, window: Window) -> Durations:
+async def durations_in(registry: SeenRegistry, job: str, window: Window) -> Durations:
     """Return how long the completed runs of a job took, as the event store has counted them."""
     if registry.store is None:
         return Durations(stored=False)
@@ -73,7 +73,7 @@ async def durations_in(registry: RegistryWatch, job: str, window: Window) -> Dur
     return Durations(columns, whole[0] if whole else None)
 
 
-async def runs_in(registry: RegistryWatch, status: JobStatus, window: Window, now: float) -> Runs:
+async def runs_in(registry: SeenRegistry, status: JobStatus, window: Window, now: float) -> Runs:
     """Return the runs of a job in a window, including those that are under way."""
     under_way = []
     for item in status.items:

@@ -13,7 +13,8 @@ from aioelasticjob.console.drawing.charts import draw_durations, duration_words
 from aioelasticjob.console.drawing.run_history import durations_in, runs_in
 from aioelasticjob.console.drawing.sparkline import held_label
 from aioelasticjob.console.drawing.timeline import SPANS, Style, Window, draw_heat_map, draw_runs
-from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
+from aioelasticjob.console.watching.partial_registry import SeenRegistry
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.web.frame import frame_pieces, gone_piece
 from aioelasticjob.console.web.request import PageRequest, job_name, registry_of
 from aioelasticjob.console.web.stream import Piece, PieceFeed, PieceGroup
@@ -309,7 +310,7 @@ def shown_items(request: PageRequest, status: JobStatus) -> Sequence[ItemStatus]
     return [item for item in status.items if first <= item.item <= last][:MAX_ITEMS_SHOWN]
 
 
-def lanes(status: JobStatus, registry: RegistryWatch, shown: Sequence[ItemStatus]) -> list[Lane]:
+def lanes(status: JobStatus, registry: SeenRegistry, shown: Sequence[ItemStatus]) -> list[Lane]:
     """Return who holds which of the items shown: the instances by age, then what nobody holds."""
     palette = registry.palettes[status.name]
     held: dict[str | None, list[ItemStatus]] = {one.id: [] for one in status.instances}
@@ -334,7 +335,7 @@ def lanes(status: JobStatus, registry: RegistryWatch, shown: Sequence[ItemStatus
     return found
 
 
-async def _offsets(registry: RegistryWatch, job: str, now: float) -> Mapping[int, str]:
+async def _offsets(registry: SeenRegistry, job: str, now: float) -> Mapping[int, str]:
     """Return the handlers' checkpoints, which lists of jobs leave out."""
     try:
         status = await operations.job(registry.session, job, now=now)

@@ -15,7 +15,8 @@ from aioelasticjob.console.drawing.sparkline import bar, held_label, sparkline
 from aioelasticjob.console.pages.job_query import PAGE, JobGroup, JobQuery, label_names
 from aioelasticjob.console.watching.health import GROUPS, Health
 from aioelasticjob.console.watching.palette import Palette
-from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
+from aioelasticjob.console.watching.partial_registry import SeenRegistry
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.watching.strip import Strip
 from aioelasticjob.console.web.frame import frame_pieces
 from aioelasticjob.console.web.request import PageRequest, registry_of
@@ -51,7 +52,7 @@ class OverviewFeed:
     def __init__(self, request: PageRequest, query: JobQuery, at: str = "") -> None:
         self._request = request
         self._query = query
-        self._registry: RegistryWatch = registry_of(request)
+        self._registry: SeenRegistry = registry_of(request)
         epoch, _, rest = at.partition(".")
         version, _, shown = rest.partition(".")
         seen = whole_number(version) if epoch == self._registry.epoch else None
@@ -185,7 +186,7 @@ class OverviewFeed:
         )
 
 
-def items_drawing(status: JobStatus, registry: RegistryWatch, label: str) -> Markup:
+def items_drawing(status: JobStatus, registry: SeenRegistry, label: str) -> Markup:
     """Draw who holds the items: a square for each, or of many each instance's share of a bar."""
     palette = registry.palettes[status.name]
     if len(status.items) > SQUARES:

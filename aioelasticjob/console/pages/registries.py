@@ -16,7 +16,8 @@ from aioelasticjob.console.settings import RegistrySettings
 from aioelasticjob.console.storage.database import DatabaseUnwritable
 from aioelasticjob.console.watching.allowed_addresses import check_allowed
 from aioelasticjob.console.watching.health import Health
-from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
+from aioelasticjob.console.watching.partial_registry import SeenRegistry
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.web.frame import frame_pieces
 from aioelasticjob.console.web.request import PageRequest
 from aioelasticjob.console.web.stream import Piece, Pieces, stream
@@ -104,6 +105,7 @@ async def drop(request: PageRequest) -> Response:
     async with request.audited("drop a registry", name, before={"address": found.settings.address}):
         await state.storage.database.run(lambda db: db.execute("delete from registries where name = ?", (name,)))
         state.registries.remove(name)
+        state.parts.pop(name, None)
     return request.redirect(request.url("registries"), request.translate("{name} is watched no more.", name=name))
 
 
@@ -129,7 +131,7 @@ def _kept(request: PageRequest) -> dict[str, str]:
 class RegistryHealth:
     """A registry, and what needs attention in it."""
 
-    watch: RegistryWatch
+    watch: SeenRegistry
     is_lost: bool
     worst: Sequence[tuple[str, Health]]
     """Its jobs that need attention, by name, the worst first."""

@@ -15,8 +15,8 @@ from aioelasticjob.operations.labels import label_in
 
 IN = "in:"
 """Begins the name of a form's field for the role in one registry, as ``in:billing``, or as ``in:billing:team=ads``."""
-LABEL_ROLES = tuple(role for role in Role if role.permissions > {Permission.SEE} and role is not Role.ADMIN)
-"""The roles that somebody can have for labelled jobs: those that add something to seeing a registry."""
+LABEL_ROLES = tuple(role for role in Role if role.permissions and role is not Role.ADMIN)
+"""The roles that somebody can have for labelled jobs."""
 LINES = 50
 """Entries of the log on a page."""
 

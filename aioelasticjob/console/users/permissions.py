@@ -82,24 +82,29 @@ class Grants:
     def permissions(self, registry: str, labels: Mapping[str, str] | None = None) -> frozenset[Permission]:
         """Return what is allowed in a registry; with ``labels``, for a job that has these.
 
-        A role for labelled jobs adds to the role in the registry.  It counts only where the registry is seen: counts,
-        servers and history are about all of its jobs, so nobody sees some jobs of a registry only.
+        A role for labelled jobs adds to the role in the registry.  Who sees only some jobs of it sees its pages, too:
+        they are about these jobs then.
         """
         found = self.role_in(registry).permissions
-        if Permission.SEE not in found:
-            return found
+        if not labels and self.labels_seen(registry):
+            return found | {Permission.SEE}
         for label in labels_in_words(labels or {}):
             if (registry, label) in self.by_label:
                 found |= self.by_label[registry, label].permissions
         return found
 
+    def labels_seen(self, registry: str) -> frozenset[str]:
+        """Return the labels of the jobs that are seen of a registry; none if all of it is seen, or nothing."""
+        if Permission.SEE in self.role_in(registry).permissions:
+            return frozenset()
+        return frozenset(label for where, label in self.by_label if where == registry)
+
     def permissions_for_some_job(self, registry: str) -> frozenset[Permission]:
         """Return what is allowed in a registry for all jobs, or for those with some label."""
         found = self.permissions(registry)
-        if Permission.SEE in found:
-            for (where, _), role in self.by_label.items():
-                if where == registry:
-                    found |= role.permissions
+        for (where, _), role in self.by_label.items():
+            if where == registry:
+                found |= role.permissions
         return found
 
     def allow_anywhere(self, permission: Permission) -> bool:

@@ -43,6 +43,11 @@ class Viewer:
         """The role in the registry that the page is about; on a page about none, the role in all of them."""
         return Role.NONE if self.session is None else self.session.person.grants.role_in(self.registry)
 
+    @property
+    def labels_seen(self) -> frozenset[str]:
+        """The labels of the jobs that this person sees of the registry; none if all of it is seen, or nothing."""
+        return frozenset() if self.session is None else self.session.person.grants.labels_seen(self.registry)
+
     def on(self, labels: Mapping[str, str]) -> Viewer:
         """Return this viewer as they look at a job that has these labels."""
         return replace(self, labels=labels)

@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 
 from aioelasticjob.clock import Clock
 from aioelasticjob.console.watching.acknowledgements import Acknowledgement
-from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
+from aioelasticjob.console.watching.partial_registry import SeenRegistry
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.observers.missed import NOTHING_COUNTED, Count, MissedMoments
 from aioelasticjob.operations import JobStatus
 from aioelasticjob.operations.attention import MILD, Reason, Seen, changes_at, excused_of, is_restarting, reasons
@@ -127,7 +128,7 @@ class HealthGroups:
 
     def __init__(
         self,
-        watch: RegistryWatch,
+        watch: SeenRegistry,
         clock: Clock,
         acknowledgements: Callable[[str], AcknowledgementsByJob] = lambda registry: {},
     ) -> None:

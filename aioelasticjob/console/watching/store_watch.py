@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from types import MappingProxyType
@@ -44,12 +44,21 @@ class StoreSnapshot:
     """Why it does not answer; None while it does."""
     as_of: float | None = None
     """When it last answered, in seconds since the epoch; None if it never has."""
-    failures: int = 0
-    """Runs of the last hour that have failed."""
+    failures: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """By job, the runs of the last hour that have failed."""
     missed: Mapping[str, tuple[MissedMoments, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """By job, the moments that were reported as missed in the last hour."""
     errors: ErrorsByJob = field(default_factory=lambda: MappingProxyType({}))
     """By job, the errors of the last day."""
+
+    def of_jobs(self, jobs: Container[str]) -> StoreSnapshot:
+        """Return what it says of some jobs."""
+        return replace(
+            self,
+            failures={job: number for job, number in self.failures.items() if job in jobs},
+            missed={job: missed for job, missed in self.missed.items() if job in jobs},
+            errors={job: errors for job, errors in self.errors.items() if job in jobs},
+        )
 
 
 class StoreWatch:
@@ -98,9 +107,9 @@ class StoreWatch:
         now = self._clock.now()
         since = moment(now) - WINDOW
         try:
-            outcomes = await self.store.counts(Filter(since=since))
+            outcomes = await self.store.counts_by_job(Filter(since=since))
             missed = await self.store.missed(Filter(since=since))
-            failures = sum(number for outcome, number in outcomes.items() if is_failure(outcome))
+            failures = _failures(outcomes)
             errors = await self._errors(now, failures)
         except ElasticJobError as error:
             if self.snapshot.lost is None:
@@ -115,7 +124,7 @@ class StoreWatch:
         if changed:
             self._on_changes(changed)
 
-    async def _errors(self, now: float, failures: int) -> ErrorsByJob:
+    async def _errors(self, now: float, failures: Mapping[str, int]) -> ErrorsByJob:
         """Return the errors of the last day; they are read again if a run has failed since, or after a minute."""
         before = self.snapshot
         if failures == before.failures and now < self._grouped + ERROR_INTERVAL:
@@ -131,6 +140,16 @@ class StoreWatch:
             kind = kind_of(one.failure, one.outcome)
             failed.append(Failure(one.id, one.job, one.item, one.began.timestamp(), kind, self._places[one.id]))
         return grouped(failed, before.errors, is_least=len(found) == MAX_FAILURES)
+
+
+def _failures(outcomes: Mapping[str, Mapping[str, int]]) -> Mapping[str, int]:
+    """Return by job how many runs have failed; jobs without any are left out."""
+    found = dict[str, int]()
+    for job, numbers in outcomes.items():
+        failed = sum(number for outcome, number in numbers.items() if is_failure(outcome))
+        if failed:
+            found[job] = failed
+    return found
 
 
 def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> set[str]:

@@ -8,7 +8,8 @@ from weakref import WeakKeyDictionary
 
 from aioelasticjob.console.watching.health import Health, HealthGroups
 from aioelasticjob.console.watching.instance_log import Gone, Rescue
-from aioelasticjob.console.watching.registry_watch import RegistrySnapshot, RegistryWatch
+from aioelasticjob.console.watching.partial_registry import SeenRegistry
+from aioelasticjob.console.watching.registry_watch import RegistrySnapshot
 from aioelasticjob.console.watching.store_watch import StoreSnapshot
 from aioelasticjob.model import is_failure
 from aioelasticjob.observers.missed import Count, total_of
@@ -49,14 +50,14 @@ class Strip:
     """Jobs without an instance."""
 
 
-def strip_of(registry: RegistryWatch, snapshot: RegistrySnapshot, health: HealthGroups, now: float) -> Strip:
+def strip_of(registry: SeenRegistry, snapshot: RegistrySnapshot, health: HealthGroups, now: float) -> Strip:
     """Return what the strip shows at a moment, in seconds since the epoch."""
     store = None if registry.store is None else registry.store.snapshot
     counted = store is not None and store.lost is None and store.as_of is not None
     since = now - WINDOW
     known = registry.instances.since
     if store is not None and counted:
-        failures = Count(store.failures)
+        failures = Count(sum(store.failures.values()))
         missed = total_of(one for jobs in store.missed.values() for one in jobs)
     else:
         failures, missed = _seen(registry, since)
@@ -87,10 +88,10 @@ class Strips:
     """The strip of each registry, which is counted once for all open pages."""
 
     def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[RegistryWatch, tuple[RegistrySnapshot, StoreSnapshot | None, float, Strip]]
+        self._kept: WeakKeyDictionary[SeenRegistry, tuple[RegistrySnapshot, StoreSnapshot | None, float, Strip]]
         self._kept = WeakKeyDictionary()
 
-    def of(self, registry: RegistryWatch, snapshot: RegistrySnapshot, health: HealthGroups, now: float) -> Strip:
+    def of(self, registry: SeenRegistry, snapshot: RegistrySnapshot, health: HealthGroups, now: float) -> Strip:
         """Return what the strip shows at a moment, in seconds since the epoch."""
         kept = self._kept.get(registry)
         store = None if registry.store is None else registry.store.snapshot
@@ -99,7 +100,7 @@ class Strips:
         return kept[3]
 
 
-def _seen(registry: RegistryWatch, since: float) -> tuple[Count, Count]:
+def _seen(registry: SeenRegistry, since: float) -> tuple[Count, Count]:
     """Return how many runs have failed since then, and how many moments were missed, as far as the console knows.
 
     It may have missed some of them, or have forgotten them.

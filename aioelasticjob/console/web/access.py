@@ -76,12 +76,17 @@ async def _note_refusal(request: PageRequest) -> None:
 
 
 def _choose_registry(request: PageRequest, name: str) -> None:
-    """Note the registry that a page is about.  One that this person may not see is not there."""
-    request.registry = request.state.registries.get(name)
+    """Note the registry that a page is about.  What this person may not see is not there: a registry, or a job."""
+    watch = request.state.registries.get(name)
     request.viewer = replace(request.viewer, registry=name)
-    if request.registry is None or not request.viewer.has(Permission.SEE):
+    if watch is None or not request.viewer.has(Permission.SEE):
         raise HTTPException(404, request.translate("There is no such registry."))
-    request.viewer = viewer_of(request, request.http.path_params.get("job", ""))
+    labels = request.viewer.labels_seen
+    request.registry = request.state.seen(watch, labels)
+    job = request.http.path_params.get("job", "")
+    if labels and job and job not in request.registry.snapshot.value.jobs:
+        raise HTTPException(404, request.translate("There is no such job."))
+    request.viewer = viewer_of(request, job)
 
 
 async def _check_form(request: PageRequest) -> None:

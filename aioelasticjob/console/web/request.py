@@ -22,10 +22,10 @@ from aioelasticjob.console.language.i18n import Language, choose
 from aioelasticjob.console.settings import is_zone
 from aioelasticjob.console.state import ConsoleState
 from aioelasticjob.console.storage.audit import AuditEntry, AuditOutcome, Facts
-from aioelasticjob.console.users.permissions import Permission, Role
+from aioelasticjob.console.users.permissions import Permission
 from aioelasticjob.console.users.sessions import SignedIn
 from aioelasticjob.console.users.viewer import Viewer
-from aioelasticjob.console.watching.registry_watch import RegistryWatch
+from aioelasticjob.console.watching.partial_registry import SeenRegistry
 from aioelasticjob.ground.credentials import hide_in_text
 from aioelasticjob.ground.nesting import read_json
 
@@ -64,7 +64,7 @@ class PageRequest:
     translate: Language
     viewer: Viewer
     form: Mapping[str, str] = field(default_factory=dict)
-    registry: RegistryWatch | None = None
+    registry: SeenRegistry | None = None
     """The registry that the page is about."""
 
     @property
@@ -81,18 +81,23 @@ class PageRequest:
         return f"{url.path}?{url.query}" if url.query else url.path
 
     @property
-    def registries_shown(self) -> Sequence[RegistryWatch]:
+    def registries_shown(self) -> Sequence[SeenRegistry]:
         """The registry that the page is about; all of them on a page that is about none."""
         return [self.registry] if self.registry is not None else self.registries
 
     @property
-    def registries(self) -> Sequence[RegistryWatch]:
-        """All registries that this person may see."""
+    def registries(self) -> Sequence[SeenRegistry]:
+        """All registries that this person may see, or parts of them."""
         session = self.viewer.session
         if session is None:
             return ()
         grants = session.person.grants
-        return [one for one in self.state.registries if grants.role_in(one.settings.name) is not Role.NONE]
+        found = list[SeenRegistry]()
+        for one in self.state.registries:
+            name = one.settings.name
+            if Permission.SEE in grants.permissions(name):
+                found.append(self.state.seen(one, grants.labels_seen(name)))
+        return found
 
     @property
     def is_fragment(self) -> bool:
@@ -237,7 +242,7 @@ def job_name(request: PageRequest) -> str:
     return str(request.http.path_params["job"])
 
 
-def registry_of(request: PageRequest) -> RegistryWatch:
+def registry_of(request: PageRequest) -> SeenRegistry:
     """Return the registry that the page's address names."""
     assert request.registry is not None, "this page is not about a registry"
     return request.registry

@@ -29,6 +29,8 @@ def run_conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
         yield _of_run(which.run, RUNS, RUNS.c.start_time)
     if which.job is not None:
         yield RUNS.c.job_name == which.job
+    if which.jobs is not None:
+        yield RUNS.c.job_name.in_(sorted(which.jobs))
     if which.item is not None:
         if not 0 <= which.item < MAX_ITEMS:
             raise InvalidSetting("item", which.item, f"a number from 0 to {MAX_ITEMS - 1}")
@@ -74,6 +76,8 @@ def state_conditions(which: Filter) -> Iterator[ColumnElement[bool]]:
         yield _of_run(which.run, STATES, STATES.c.creation_time)
     if which.job is not None:
         yield STATES.c.job_name == which.job
+    if which.jobs is not None:
+        yield STATES.c.job_name.in_(sorted(which.jobs))
     if which.item is not None:
         yield STATES.c.sharding_item == str(which.item)
     if which.instance is not None:

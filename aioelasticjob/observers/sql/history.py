@@ -170,6 +170,8 @@ class Filter:
     """With ``namespace``: also rows of which nobody knows the namespace."""
     run: str | None = None
     """The ``run_id`` of a run of a job, as log records have it: only the runs of its items, and their rescues."""
+    jobs: frozenset[str] | None = None
+    """Only rows of these jobs."""
 
     def __post_init__(self) -> None:
         if self.source not in (None, *SOURCES):

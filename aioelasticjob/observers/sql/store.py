@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -101,7 +102,7 @@ class EventStore:
     ) -> None:
         self.settings = settings
         self.scope = Filter()
-        """If it has a namespace, every query finds only that namespace's rows."""
+        """If it has a namespace or jobs, every query finds only their rows."""
         self.widths: Mapping[str, int] = {}
         """Characters that the columns hold; known after the first use of the tables."""
         self._engine = engine
@@ -115,6 +116,12 @@ class EventStore:
         self._may_upgrade = True
         """Whether the database has never refused to upgrade the tables."""
         self._writes = Writes(engine.dialect.name)
+
+    def of_jobs(self, jobs: frozenset[str]) -> EventStore:
+        """Return this store, of which every query finds only the rows of some jobs, and only within its scope."""
+        found = copy(self)
+        found.scope = replace(self.scope, jobs=jobs)
+        return found
 
     async def prepare(self, *, to_read: bool = False) -> None:
         """Make the tables, or upgrade older ones; the first query or write does this.
@@ -340,6 +347,8 @@ class EventStore:
     async def _within(self, which: Filter) -> Filter:
         """Return the filter with the store's scope, for the tables as they are."""
         await self.prepare(to_read=True)
+        if self.scope.jobs is not None:
+            which = replace(which, jobs=self.scope.jobs)
         if self.scope.namespace is not None:
             which = replace(which, namespace=self.scope.namespace, unnamed=self.scope.unnamed)
         if self._named or which.namespace is None:
