@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from aioelasticjob import operations
+from aioelasticjob.core.pauses import Pause
 from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Record
 from aioelasticjob.observers.missed import total_of
@@ -62,10 +63,7 @@ def job_as_json(status: JobStatus, processes: Iterable[ProcessStatus] | None = N
         "jobName": status.name,
         "state": status.state,
         "paused": status.paused,
-        "pausedSince": status.paused_since,
-        "pausedUntil": status.paused_until,
-        "pausedBy": status.pause.by if status.pause else "",
-        "pauseNote": status.pause.note if status.pause else "",
+        **_pause(status.pause),
         "foreign": status.foreign,
         "fault": status.fault,
         "leader": status.leader,
@@ -81,6 +79,16 @@ def job_as_json(status: JobStatus, processes: Iterable[ProcessStatus] | None = N
     }
 
 
+def _pause(pause: Pause | None) -> Json:
+    """Return since when something is paused, until when, by whom and why, as far as that is known."""
+    return {
+        "pausedSince": None if pause is None else moment(pause.since),
+        "pausedUntil": None if pause is None or not pause.ends else moment(pause.until),
+        "pausedBy": "" if pause is None else pause.by,
+        "pauseNote": "" if pause is None else pause.note,
+    }
+
+
 def host_as_json(host: HostStatus) -> Json:
     """Return the status of one server over all jobs."""
     return {
@@ -91,6 +99,7 @@ def host_as_json(host: HostStatus) -> Json:
         "items": host.holds,
         "disabled": host.disabled,
         "paused": host.paused,
+        **_pause(host.pause),
         "disabledIn": host.disabled_in,
         "pausedIn": host.paused_in,
         "runs": host.runs,
@@ -165,6 +174,7 @@ def _server(one: ServerStatus) -> Json:
         "paused": one.paused,
         "disabledInAllJobs": one.disabled_everywhere,
         "pausedInAllJobs": one.paused_everywhere,
+        **_pause(one.pause),
         "instances": one.instances,
         "processSuccessCount": one.succeeded,
         "processFailureCount": one.failed,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable, Sequence, Set
 from functools import partial
-from math import inf
 from typing import Annotated, TypeAlias
 
 import typer
@@ -231,13 +230,13 @@ def _missed(count: Count) -> str:
     return f"missed {at_least}{counted(count.number, 'moment')}"
 
 
-def _pause(pause: Pause, now: float) -> str:
-    """Return a sentence about the pause of a whole job."""
+def pause_text(pause: Pause, now: float, what: str = "the whole job was paused") -> str:
+    """Return a sentence about a pause, by default that of a whole job."""
     by = f" by {pause.by}" if pause.by else ""
     ago = duration_text(max(0.0, now - pause.since))
-    end = "it is resumed" if pause.until == inf else time_text(moment(pause.until))
+    end = "it is resumed" if not pause.ends else time_text(moment(pause.until))
     note = f" ({pause.note})" if pause.note else ""
-    return f"the whole job was paused{by} {ago} ago: nothing is run until {end}{note}"
+    return f"{what}{by} {ago} ago: nothing is run until {end}{note}"
 
 
 def _picture(status: JobStatus, now: float) -> RenderableType:
@@ -246,7 +245,7 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     title = Text(config.job_name, style="bold").append(f"  {kind} job, ", style="not bold")
     lines: list[RenderableType] = [title.append(_state(status), style=f"not bold {STATE_STYLES.get(status.state, '')}")]
     if status.pause is not None:
-        lines.append(Text(_pause(status.pause, now), style="yellow"))
+        lines.append(Text(pause_text(status.pause, now), style="yellow"))
     if status.fault is not None:
         lines.append(Text(status.fault, style="red"))
     lines += [Text(f"config: {sentence}", style="yellow") for sentence in status.ignored]

@@ -11,7 +11,7 @@ from rich.text import Text
 from aioelasticjob import operations
 from aioelasticjob.cli import completion
 from aioelasticjob.cli.describe import host_as_json, server_as_json
-from aioelasticjob.cli.jobs import STATE_STYLES, AsJson, Live
+from aioelasticjob.cli.jobs import STATE_STYLES, AsJson, Live, pause_text
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.schedule import duration_text
 from aioelasticjob.cli.tables import TextTable
@@ -21,8 +21,10 @@ from aioelasticjob.clock import SystemClock
 from aioelasticjob.ground.plural import counted
 from aioelasticjob.ground.times import moment, time_text
 from aioelasticjob.operations import HostStatus, JobOnServer, JobStatus, RunOnServer, ServerDetails
+from aioelasticjob.operations.servers import EVERYWHERE
 
 Address: TypeAlias = Annotated[str, typer.Argument(help="The server's address.", autocompletion=completion.servers)]
+PAUSED_EVERYWHERE = f"paused{EVERYWHERE}"
 SHOWN = 3
 """How many items and runs of a job its row names at most."""
 
@@ -75,6 +77,9 @@ def _servers(found: tuple[JobStatus, ...], now: float) -> RenderableType:
 def _said(host: HostStatus) -> list[str]:
     words = (("disabled", host.disabled, host.disabled_in), ("paused", host.paused, host.paused_in))
     everywhere = [f"{word} in all jobs" for word, said, _ in words if said]
+    if host.pause is not None:
+        until = "" if not host.pause.ends else f" until {time_text(moment(host.pause.until))}"
+        everywhere[-1] += f"{until} ({host.pause.note})" if host.pause.note else until
     return everywhere + [f"{word} by itself in {operations.listed(jobs, 5)}" for word, _, jobs in words if jobs]
 
 
@@ -83,7 +88,10 @@ def _details(server: ServerDetails, now: float) -> RenderableType:
     counts = counted(len(server.jobs), "job"), counted(host.instances, "instance"), counted(host.holds, "item")
     title = Text(f"{host.ip} {host.host}".strip(), style="bold").append(f"  {', '.join(counts)}", style="not bold")
     lines: list[RenderableType] = [title]
-    lines += [Text(f"{flag} since {_since(at.timestamp(), now)}", style="yellow") for flag, at in server.flags]
+    if host.pause is not None:
+        lines.append(Text(pause_text(host.pause, now, "the server was paused in all jobs"), style="yellow"))
+    others = [(flag, at) for flag, at in server.flags if flag != PAUSED_EVERYWHERE]
+    lines += [Text(f"{flag} since {_since(at.timestamp(), now)}", style="yellow") for flag, at in others]
     if server.succeeded or server.failed:
         lines.append(
             Text(f"in the last interval {counted(server.succeeded, 'run')} succeeded and {server.failed:,} failed")

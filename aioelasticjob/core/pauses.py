@@ -25,6 +25,11 @@ class Pause:
     note: str = ""
     """Why."""
 
+    @property
+    def ends(self) -> bool:
+        """Whether it ends by itself."""
+        return self.until != inf
+
     def is_over(self, time: float) -> bool:
         """Whether the pause has ended by itself at some time.  A moment that comes just at its end is run."""
         return time >= self.until

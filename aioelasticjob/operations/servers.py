@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from aioelasticjob.core.pauses import Pause
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.operations.queries import jobs, listed
 from aioelasticjob.operations.status import InstanceStatus, JobStatus, ServerStatus
@@ -29,10 +30,15 @@ class HostStatus:
     """The jobs in which it is paused by itself."""
     disabled: bool = False
     """Whether it is disabled in all jobs."""
-    paused: bool = False
-    """Whether it is paused in all jobs."""
+    pause: Pause | None = None
+    """Its pause in all jobs; None if it is not paused there."""
     runs: tuple[str, ...] = ()
     """What runs there now: items, each as its job and number."""
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is paused in all jobs."""
+        return self.pause is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,7 @@ def _host(ip: str, known: list[tuple[JobStatus, ServerStatus]]) -> HostStatus:
         disabled_in=tuple(job.name for job, server in known if server.disabled),
         paused_in=tuple(job.name for job, server in known if server.paused),
         disabled=any(server.disabled_everywhere for _, server in known),
-        paused=any(server.paused_everywhere for _, server in known),
+        pause=next((server.pause for _, server in known if server.pause is not None), None),
         runs=tuple(f"{job}/{item}" for job, one in here for item in one.runs),
     )
 

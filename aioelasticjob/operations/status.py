@@ -153,12 +153,15 @@ class ServerStatus:
     """When its counts are no longer those of the last interval, in seconds since the epoch; None if both are 0."""
     disabled_everywhere: bool = False
     """Whether it is disabled in all jobs."""
-    paused_everywhere: bool = False
-    """Whether it is paused in all jobs."""
-    pause_ends_at: float | None = None
-    """When its pause in all jobs ends by itself, in seconds since the epoch; None if it does not."""
+    pause: Pause | None = None
+    """Its pause in all jobs; None if it is not paused there."""
     flagged_at: tuple[datetime, ...] = ()
     """When each of its ``flags`` was set, in their order."""
+
+    @property
+    def paused_everywhere(self) -> bool:
+        """Whether it is paused in all jobs."""
+        return self.pause is not None
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -173,7 +176,7 @@ class ServerStatus:
 
     def at(self, now: float) -> ServerStatus:
         """Return the server at ``now``: with the counts of the last interval, 0 if they are older."""
-        if self.pause_ends_at is not None and now >= self.pause_ends_at:
+        if self.pause is not None and self.pause.is_over(now):
             return self._with_its_pause_ended().at(now)
         if self.counted_until is None or now < self.counted_until:
             return self
@@ -182,7 +185,7 @@ class ServerStatus:
 
     def _with_its_pause_ended(self) -> ServerStatus:
         flagged_at = self.flagged_at[:-1]  # it is the last of the flags
-        return replace(self, paused_everywhere=False, pause_ends_at=None, flagged_at=flagged_at)
+        return replace(self, pause=None, flagged_at=flagged_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,8 +324,8 @@ class JobStatus:
         known = [server.counted_until for server in self.servers]
         known.append(None if self.next_fire is None else self.next_fire.timestamp())
         known.append(None if self.paused_until is None else self.paused_until.timestamp())
-        known += [server.pause_ends_at for server in self.servers]
-        return min((at for at in known if at is not None), default=None)
+        known += [server.pause.until for server in self.servers if server.pause is not None]
+        return min((at for at in known if at is not None and at != inf), default=None)
 
     def at(self, now: float) -> JobStatus:
         """Return the status at ``now``, seconds since the epoch: its next scheduled moment, and the latest counts."""
@@ -467,18 +470,9 @@ def _server(view: JobView, tree: Tree, ip: str) -> ServerStatus:
         failed=_number(counts[1]),
         counted_until=None if counted is None else counted + 2 * view.config.statistics_interval,
         disabled_everywhere=everywhere[0] is not None,
-        paused_everywhere=everywhere[1] is not None,
-        pause_ends_at=_end_of(everywhere[1]),
+        pause=None if everywhere[1] is None else pause_in(everywhere[1]),
         flagged_at=tuple(moment(flag.stat.ctime) for flag in (*here, *everywhere) if flag is not None),
     )
-
-
-def _end_of(pause: Node | None) -> float | None:
-    """Return when a pause ends by itself; None if it does not, or if there is none."""
-    if pause is None:
-        return None
-    until = pause_in(pause).until
-    return None if until == inf else until
 
 
 def _count(instances: Mapping[str, Instance], ip: str) -> int:

@@ -115,7 +115,8 @@ async def pause_server(
 ) -> OperationResult:
     """Pause a server in all jobs, also in those that start there later: its items stay there and are not run.
 
-    ``note`` and ``until`` are as for ``pause``.
+    ``note`` says why.  The pause ends by itself at ``until``, by the registry's clock.  If the server is paused
+    already, its pause gets this note and this end.
 
     Raises:
         InvalidSetting: no job knows such a server; the end is over, or the note too long.
@@ -124,7 +125,9 @@ async def pause_server(
         RegistryError: the registry could not be read or written.
     """
     wish = PauseWish(by, note, until)
-    return await _mark_everywhere(session, ip, "paused", by, _pause_data(session, wish), wish.end_in_words)
+    data = _pause_data(session, wish)
+    replaces = bool(note) or until is not None
+    return await _mark_everywhere(session, ip, "paused", by, data, wish.end_in_words, replaces=replaces)
 
 
 async def resume_server(session: Session, ip: str, *, by: str = "") -> OperationResult:
@@ -295,14 +298,19 @@ async def _unmark(session: Session, job: str, flag: Flag, server: str, by: str) 
 
 
 async def _mark_everywhere(
-    session: Session, ip: str, flag: Flag, by: str, data: bytes = b"", end: str = ""
+    session: Session, ip: str, flag: Flag, by: str, data: bytes = b"", end: str = "", *, replaces: bool = False
 ) -> OperationResult:
+    """Set the flag of a server in all jobs; one that holds already gets the new data, if that ``replaces`` it."""
     layouts = await knowing(session, ip)
     tree = await session.subtree([SWITCHES])
     path = server_switch(ip, flag)
     node = tree.get(path)
     if node is not None and not pause_in(node).is_over(session.registry_time):
-        return await commit(session, (), f"server {ip}: is {flag} in all jobs already")
+        if not replaces:
+            return await commit(session, (), f"server {ip}: is {flag} in all jobs already")
+        change: list[Op] = [Set(path, data, -1)]
+        noted = [*noted_for_all(tree, by, change), *change]
+        return await commit(session, noted, f"server {ip}: its pause was changed: {flag} in all jobs{end}")
     parents = [above for above in (server_switch(ip),) if above not in tree]
     operations: list[Op] = [*map(Create, parents), *_ended(tree, path), Create(path, data)]
     known = listed(layout.job for layout in layouts)

@@ -142,6 +142,15 @@ def test_servers_are_listed_with_what_was_said_about_them(
         typed("disable", "--server", "10.0.0.5", "--yes")
         line = " ".join(said(typed("servers")).splitlines()[-1].split())
         assert line == "10.0.0.5 alpha 1 1 1 disabled in all jobs; paused by itself in report"
+        typed("enable", "--server", "10.0.0.5", "--yes")
+        typed("pause", "--server", "10.0.0.5", "--yes", "--until", "2h", "--note", "new disks")
+        assert re.search(r"paused in all jobs until 20\S+\+00:00 \(new disks\)", said(typed("servers")))
+        printed = said(typed("server", "10.0.0.5"))
+        paused = r"the server was paused in all jobs by \S+@\S+ .* ago: nothing is run until 20\S+\+00:00 \(new disks\)"
+        assert re.search(paused, printed)
+        server = json.loads(said(typed("server", "10.0.0.5", "--json")))
+        assert (server["paused"], server["pauseNote"], server["pausedUntil"][:2]) == (True, "new disks", "20")
+        typed("disable", "--server", "10.0.0.5", "--yes")
         typed("pause", "report")
         printed = said(typed("job", "report"))
         assert re.search(r"the whole job was paused by \S+@\S+ \d.* ago: nothing is run until it is resumed", printed)

@@ -226,6 +226,24 @@ def test_what_is_done_to_a_server_in_all_jobs_is_asked_first_and_leaves_on_its_o
         (enabled, *_) = await scene.console.state.storage.audit.entries()
         assert (enabled.entry.before["disabled"], enabled.after["disabled"]) == (True, False)
         assert enabled.after["paused in"] == ["report"]
+        form = f"/r/billing/servers/{ip}/pause"
+        assert 'name="until"' in (await browser.get(form)).text
+        assert 'name="until"' not in (await browser.get(f"/r/billing/servers/{ip}/disable")).text
+        over = await browser.submit(form, {"until": "2020-01-01T00:00", "note": "new <disks>"})
+        assert over.status == 409
+        assert "a moment that is still to come" in over.text
+        assert "new &lt;disks&gt;</textarea>" in over.text
+        await browser.submit(form, {"until": "2099-01-01T00:00", "note": "new <disks>"})
+        await scene.seen(lambda now: now.jobs["report"].servers[0].paused_everywhere)
+        for path in ("/r/billing/servers", f"/r/billing/servers/{ip}"):
+            text = (await browser.get(path)).text
+            assert '<span class="note">new &lt;disks&gt;</span>' in text
+            assert "2099" in text
+        assert "by ada" in text
+        assert "Change the pause" in text
+        assert "new &lt;disks&gt;" in (await browser.get("/audit")).text
+        await browser.submit(f"/r/billing/servers/{ip}/resume", {})
+        await scene.seen(lambda now: not now.jobs["report"].servers[0].paused_everywhere)
         for wrong in (f"/r/billing/servers/{ip}/nosuch", "/r/billing/servers/10.9.9.9/pause"):
             assert (await browser.get(wrong)).status == 404
 

@@ -191,6 +191,12 @@ def test_a_server_is_paused_in_all_jobs_until_a_time_and_again_after_that() -> N
         done = await operations.pause_server(observer, A, until=end)
         assert done.summary == f"server {A}: paused in all jobs until {time_text(end)} (it is known to job, other)"
         assert not (await operations.pause_server(observer, A)).changed
+        changed = await operations.pause_server(observer, A, by="anna", note="new disks", until=end)
+        assert changed.summary == f"server {A}: its pause was changed: paused in all jobs until {time_text(end)}"
+        pause = (await operations.server(observer, A, now=here.start + 10)).host.pause
+        assert pause is not None
+        assert (pause.by, pause.note, pause.until) == ("anna", "new disks", here.start + 15)
+        assert (await operations.server(observer, A, now=here.start + 15)).host.pause is None
         await here.until(25)
         assert {run.host for run in them.since(12)} == {"a", "b"}
         assert (await operations.pause_server(observer, A)).changed

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from aioelasticjob import operations
 from aioelasticjob.console.actions.job_actions import ACTIONS, Action, Filled
 from aioelasticjob.console.web.request import PageRequest, registry_of
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.operations import JobStatus, OperationResult
+from aioelasticjob.operations import ChangedMeanwhile, JobStatus, NotPossible, OperationResult
 from aioelasticjob.registry.session import Session
+
+REFUSALS: Final = (InvalidSetting, NotPossible, ChangedMeanwhile)
+"""Errors that say what is wrong with what was typed, or what has to be done first."""
 
 
 async def carry_out(request: PageRequest, kind: str, name: str, values: Mapping[str, str]) -> OperationResult:

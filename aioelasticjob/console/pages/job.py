@@ -10,17 +10,15 @@ from starlette.responses import PlainTextResponse, Response
 
 from aioelasticjob import operations
 from aioelasticjob.console.actions.job_actions import ACTIONS, Action
-from aioelasticjob.console.pages.carrying_out import asked_for, carry_out, filled
+from aioelasticjob.console.pages.carrying_out import REFUSALS, asked_for, carry_out, filled
 from aioelasticjob.console.pages.job_pieces import JobFeed, JobPieces
 from aioelasticjob.console.web.request import PageRequest, registry_of, require
 from aioelasticjob.console.web.stream import stream
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.operations import ChangedMeanwhile, JobStatus, NotPossible
+from aioelasticjob.operations import JobStatus
 
 MAX_VALUE_CHARACTERS: Final = 2000
 """How much of each value of a form is taken from a page's address."""
-REFUSALS: Final = (InvalidSetting, NotPossible, ChangedMeanwhile)
-"""Errors that say what is wrong with what was typed, or what has to be done first."""
 
 
 async def page(request: PageRequest) -> Response:
