@@ -76,7 +76,7 @@ def _missed(one: Owing) -> MissedMoments:
 
 
 def _has_ended(record: Record) -> bool:
-    return bool(record.begun and record.completed and record.completed_at)
+    return bool(record.begun and record.outcome and record.completed_at)
 
 
 def _is_same_run(before: Record | None, record: Record) -> bool:

@@ -10,11 +10,11 @@ import pytest
 
 from aioelasticjob import InvalidSetting, JobConfig
 from aioelasticjob.config.types import Alert
-from aioelasticjob.core import reasons
+from aioelasticjob.core import reasons as core_reasons
 from aioelasticjob.core.pauses import Pause
 from aioelasticjob.core.processes import ProcessProblems, ProcessStatus, RefusedToProcess, UnwrittenEvents
 from aioelasticjob.ground.times import moment
-from aioelasticjob.model import GIVEN_UP, Owing, Record
+from aioelasticjob.model import GIVEN_UP, HANDED_OVER, Outcome, Owing, Record, is_failure
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus
 from aioelasticjob.operations.alerts.conditions import Facts, conditions, next_change
 from aioelasticjob.operations.alerts.kinds import (
@@ -29,6 +29,8 @@ from aioelasticjob.operations.alerts.kinds import (
 from aioelasticjob.operations.alerts.observed import ObservedRuns
 from aioelasticjob.operations.alerts.plan import Condition
 from aioelasticjob.operations.alerts.state import AlertKey
+from aioelasticjob.operations.attention import Seen, reasons
+from aioelasticjob.operations.observed_runs import ObservedRun, new_runs
 from aioelasticjob.operations.status import ServerStatus
 
 NOON = 1_767_268_800.0
@@ -119,6 +121,25 @@ def test_three_failed_runs_of_an_item_in_a_row_are_a_fault_until_a_run_of_it_suc
     assert [[one.begins for one in faults] for faults in said] == [[False], [False], [True], [True], []]
     assert said[2][0].text == "the last 3 runs of item 0 failed: ValueError: no"
     assert [one.run for one in said[3]] == ["20260101T120003Z"]
+
+
+@pytest.mark.parametrize("outcome", [*(one.value for one in Outcome), HANDED_OVER])
+def test_the_console_and_the_alerts_call_the_same_runs_failed(outcome: str) -> None:
+    """A run that was cancelled has not done its work: it has failed for both, though its record is not completed."""
+    observed = ObservedRuns(NOON)
+    seen = list[ObservedRun]()
+    before: dict[int, ItemStatus] = {}
+    for number in range(3):
+        at = int((NOON + number) * 1000)
+        ended = item(0, slot=at, begun=at, completed_at=at + 1, completed=outcome != Outcome.CANCELLED, outcome=outcome)
+        seen += new_runs(before, [ended])
+        before = {0: ended}
+        faults = found(job("failing", ended), NOON + number, observed)
+    assert [run.outcome for run in seen] == [outcome] * 3
+    known = reasons(job("failing", ended), NOON + 3, Seen(runs=seen))
+    streaks = [reason.values["streak"] for reason in known if reason.kind == "failing"]
+    assert streaks == [3] * is_failure(outcome)
+    assert [one.begins for one in faults] == [True] * is_failure(outcome)
 
 
 def test_half_of_many_runs_that_fail_are_a_fault_although_none_fail_in_a_row() -> None:
@@ -297,7 +318,7 @@ def test_moments_that_an_announced_restart_has_missed_are_no_fault() -> None:
     left = replace(job("misfiring", item(0)), left_at=moment(NOON))
     assert found(left, NOON, runs) == []
     stamps = [int((NOON + second) * 1000) for second in (1, 2, 3)]
-    for why, begins in ((reasons.NO_INSTANCE_UP, False), (reasons.BUSY, True)):
+    for why, begins in ((core_reasons.NO_INSTANCE_UP, False), (core_reasons.BUSY, True)):
         missed = tuple(Owing("me", at, at, at, 1, why) for at in stamps)
         status = replace(job("misfiring", item(0, slot=stamps[-1], owing=missed)), left_at=moment(NOON))
         assert bool(found(status, NOON + 5, runs)) is begins
