@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from anyio import CancelScope, CapacityLimiter, Event, create_task_group
+from pydantic import BaseModel
 
 from aioelasticjob import error_handlers
 from aioelasticjob.clock import Clock, SystemClock
@@ -43,6 +44,7 @@ from aioelasticjob.jobs import executors as function_executors
 from aioelasticjob.jobs import kinds
 from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job, check_per
 from aioelasticjob.jobs.dependencies import Provider
+from aioelasticjob.jobs.handlers import NamedHandler
 from aioelasticjob.jobs.listeners import Listener, checked
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.endpoint import Endpoint
@@ -69,6 +71,7 @@ F = TypeVar("F", bound=ItemHandler | InstanceHandler)
 _NOT_GIVEN = {
     "job_name": "give it as name",
     "job_type": "follows from how the job is declared",
+    "handler": "only jobs that app.create() creates name one; this job's handler is its function",
     "options": "give each by its own name; only kinds such as script and http have them",
 }
 """Settings of a job that are not given as keyword settings, with what to do instead."""
@@ -151,6 +154,11 @@ class ElasticJob:
         """The configurations of the jobs declared here."""
         return tuple(job.config for job in self._here.declared.values())
 
+    @property
+    def handlers(self) -> tuple[str, ...]:
+        """The names of the handlers registered here, which created jobs may name."""
+        return tuple(self._here.handlers)
+
     def job(
         self, name: str | None = None, *, listeners: Iterable[Listener] = (), **settings: Unpack[JobSettings]
     ) -> Callable[[F], F]:
@@ -161,6 +169,7 @@ class ElasticJob:
         """
         if callable(name):
             raise InvalidSetting("name", name, "write @app.job() with parentheses")
+        _check_names_and_types(settings)
 
         def declare(handler: F) -> F:
             self.add(handler, name=name, listeners=listeners, **settings)
@@ -190,6 +199,26 @@ class ElasticJob:
         _check_names_and_types(settings)
         config = JobConfig.build(job_name=given, **settings)
         return self._enlist(Job.declare(config, handler, listeners))
+
+    def handler(
+        self, name: str, *, parameter: type[BaseModel] | None = None, listeners: Iterable[Listener] = ()
+    ) -> Callable[[F], F]:
+        """Register the decorated function as a handler that created jobs may name; it stays callable.
+
+        This process runs each job that anybody creates for the handler, now or later.  ``parameter`` is a pydantic
+        model of the job parameter: ``context.parameters`` is its value, and jobs whose parameter it refuses do not run
+        here.
+
+        Raises:
+            InvalidSetting: names the argument, its value and what would be right.
+            InvalidState: the application connects or stops, or runs in another event loop.
+        """
+
+        def register(function: F) -> F:
+            self._here.declare_handler(NamedHandler.declare(name, function, parameter, listeners))
+            return function
+
+        return register
 
     def dataflow(
         self,
@@ -428,6 +457,51 @@ class ElasticJob:
         session = self._session("rerun", name)
         return await operations.rerun(session, name, fire_time, items=items, id=id, by=session.host)
 
+    async def create(
+        self,
+        name: str,
+        *,
+        handler: str,
+        **settings: Unpack[JobSettings],
+    ) -> OperationResult:
+        """Create a job in the registry: every process that has the ``handler`` runs it, also those that start later.
+
+        The ``settings`` are those of a declared job.  The ``job_parameter``, which may be a mapping, has to satisfy the
+        model of at least one process that has the handler, if there is any.  If the job exists with the same settings
+        already, nothing is done.
+
+        Raises:
+            InvalidSetting: names the setting, its value and what would be right.
+            JobConflict: there is a job of this name, with other settings or of another kind, or it is being removed.
+            InvalidState: the application does not run.
+            ChangedMeanwhile: others have changed the job meanwhile.
+            RegistryError: the registry could not be read or written.
+        """
+        from aioelasticjob import operations
+
+        session = self._session("create", name)
+        _check_names_and_types(settings)
+        return await operations.create(session, name, settings, handler=handler, by=session.host)
+
+    async def remove(self, name: str, *, timeout: float | None = None) -> OperationResult:
+        """Let all instances of a created job end what they run, then remove the job from the registry.
+
+        Nobody joins the job from the beginning on.  Handlers have ``shutdown_timeout``, as when an application stops.
+        Without a ``timeout`` this waits as long as it takes.  In a run of the job itself it would wait for that run.
+
+        Raises:
+            InvalidSetting: there is no such job, or no code has created it.
+            InvalidState: the application does not run.
+            RemovalUnfinished: instances were still there after ``timeout`` seconds.  The job stays marked as being
+                removed: another call goes on.
+            ChangedMeanwhile: others have changed the job meanwhile.
+            RegistryError: the registry could not be read or written.
+        """
+        from aioelasticjob import operations
+
+        session = self._session("remove", name)
+        return await operations.remove_created(session, name, timeout=timeout, by=session.host)
+
     async def requests(self, name: str) -> tuple[RequestStatus, ...]:
         """Return the requests of a job, and how far each has come; those that have ended are shown for a while.
 
@@ -543,7 +617,7 @@ class ElasticJob:
             RegistryError: no registry answered, or it refused the digest.
         """
         refuse_while_imported()
-        if not self._here.declared:
+        if not (self._here.declared or self._here.handlers):
             raise InvalidSetting("jobs", (), "declare at least one: decorate a function with @app.job(cron=…)")
         if asyncio._get_running_loop() is not None:
             raise InvalidState("an event loop runs already: write async with app.running(): … in place of app.run()")

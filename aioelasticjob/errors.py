@@ -116,7 +116,7 @@ class InvalidSetting(ElasticJobError, ValueError):
 
 
 class JobConflict(InvalidSetting):
-    """The job's name is already used by another kind of job in this namespace."""
+    """The job's name is already used in this namespace by another kind of job, or by a job with other settings."""
 
     names_page: ClassVar[bool] = True
 

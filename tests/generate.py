@@ -28,10 +28,11 @@ ROOT = Path(__file__).resolve().parent.parent
 FILES = ("aioelasticjob/jobs/settings.py", "docs/reference/settings.md", "docs/how-to/script-and-http.md")
 """The files that have such parts."""
 PART = re.compile(r"^(.*?(\w+): written by python -m tests\.generate.*\n\n?)(?:.+\n)*", re.MULTILINE)
-NO_KEYWORDS = {"job_name", "job_type", "options", "command", "url"}
+NO_KEYWORDS = {"job_name", "job_type", "handler", "options", "command", "url"}
 """Settings that are arguments of their own, or that follow from how a job is declared."""
 NOT_FOR_DATAFLOW = {"retry", "attempt_timeout"}
 TYPES = {
+    "job_parameter": "str | Mapping[str, object]",
     "expected_status": "int | str | Sequence[int | str]",
     "time_zone": "str | ZoneInfo",
     "cron": "str | Sequence[str] | None",

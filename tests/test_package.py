@@ -47,7 +47,8 @@ def test_the_package_uses_each_of_its_runtime_dependencies_itself() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     names = {re.split(r"[^a-z-]", dependency)[0] for dependency in declared}
     distributions = packages_distributions()
-    used = {name.lower() for module in set(modules_used()) for name in distributions.get(module, ())}
+    # a dependency that is not installed here yet counts by the name of its module
+    used = {name.lower() for module in set(modules_used()) for name in distributions.get(module, (module,))}
     assert "pydantic" in names
     assert names - used == set()
 

@@ -45,6 +45,7 @@ from aioelasticjob.config.types import (
     Labels,
     Limit,
     Links,
+    Parameter,
     Repetition,
     Seconds,
     Time,
@@ -90,6 +91,9 @@ class JobConfig(BaseModel):
     job_type: str = "SIMPLE"
     """The kind: `SIMPLE`, `DATAFLOW`, `SCRIPT`, `HTTP`, or [your own](../how-to/own-kind.md). It follows from how
     the job is declared."""
+    handler: str | None = None
+    """The [handler](../how-to/created-jobs.md) that a created job names: every process that has it runs the job. It is
+    given when the job is created, and never changes. Left out of `config` for jobs that code declares."""
     options: Annotated[dict[str, JsonValue], OWN] = Field(default_factory=dict)
     """The settings that only this kind of job has, as an object: a [script](../how-to/script-and-http.md)'s
     `command`, a request's `url`, …"""
@@ -131,8 +135,8 @@ class JobConfig(BaseModel):
         default_factory=dict
     )
     """A text for each item: `{0: "Beijing"}`, or `"0=Beijing,1=Shanghai"`."""
-    job_parameter: Annotated[str, ITEMS] = ""
-    """A text for all items."""
+    job_parameter: Annotated[Parameter, ITEMS] = ""
+    """A text for all items; a mapping becomes JSON."""
     per: Annotated[Literal["item", "instance"], ITEMS, Label("One call per")] = "item"
     """`"item"`: one call for each item; `"instance"`: one call for all items that the instance holds. If handlers
     cannot take what the registry's value gives them, the declared value is used."""
@@ -279,6 +283,13 @@ class JobConfig(BaseModel):
             raise ValueError("must be 1 to 200 letters, digits, '_', '-' or '.', and not 'zookeeper'")
         return name
 
+    @field_validator("handler")
+    @classmethod
+    def _names_a_handler(cls, handler: str | None) -> str | None:
+        if handler is not None and not is_handler_name(handler):
+            raise ValueError("must be 1 to 200 letters, digits, '_', '-' or '.'")
+        return handler
+
     @field_validator("job_type")
     @classmethod
     def _is_the_name_of_a_kind(cls, kind: str) -> str:
@@ -388,9 +399,12 @@ class JobConfig(BaseModel):
 
     @property
     def _hidden(self) -> set[str]:
-        if self.requires:
-            return {*self.unknown}
-        return {*self.unknown, "requires"}  # releases that are older than ``requires`` refuse a configuration with it
+        hidden = {*self.unknown}
+        if not self.requires:  # releases that are older than ``requires`` refuse a configuration with it
+            hidden.add("requires")
+        if self.handler is None:
+            hidden.add("handler")
+        return hidden
 
     @property
     def unknown(self) -> Mapping[str, Any]:
@@ -402,6 +416,10 @@ class JobConfig(BaseModel):
         """One sentence for each key that this release does not know, for logs and for the console."""
         return tuple(_ignored(key) for key in self.unknown)
 
+    def naming(self, handler: str | None) -> JobConfig:
+        """Return this configuration for a handler, unless it names one already or none is given."""
+        return self if handler is None or self.handler is not None else self.changed(handler=handler)
+
     def in_place_of(self, stored: bytes) -> JobConfig:
         """Return this configuration with what has to be kept of the stored one that it replaces.
 
@@ -412,6 +430,14 @@ class JobConfig(BaseModel):
         if requires == self.requires and unknown.keys() <= self.unknown.keys():
             return self
         return self._rebuilt({**unknown, **self.unknown}, requires=requires)
+
+    @property
+    def is_created(self) -> bool:
+        """Whether the job was created in the registry: no code declares it, and the processes with its handler run it.
+
+        No process writes the configuration of such a job when it joins, or compares it with a declaration.
+        """
+        return self.handler is not None
 
     @cached_property
     def schedule_settings(self) -> ScheduleSettings:
@@ -466,6 +492,11 @@ def label_of(name: str) -> str:
     if DURATION in parts_of(field):
         label += " (seconds)"
     return label
+
+
+def is_handler_name(name: str) -> bool:
+    """Whether a handler can have this name."""
+    return _NAME.fullmatch(name) is not None and not set(name) <= {"."}
 
 
 def is_kind(kind: str) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, tzinfo
 from typing import Annotated, Literal, TypeAlias, get_args
 
@@ -116,6 +117,17 @@ def _zone_name(given: object) -> object:
     raise ValueError("expected a name such as 'Europe/Berlin', or an offset such as 'GMT+8'")
 
 
+def _parameter(given: object) -> object:
+    """Return a parameter as text; a mapping is spelled as JSON."""
+    if not isinstance(given, Mapping):
+        return given
+    try:
+        return json.dumps(dict(given), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"must be text, or a mapping that JSON can spell: {error}") from None
+
+
+Parameter = Annotated[str, BeforeValidator(_parameter)]
 Feature = Annotated[str, Field(min_length=1, max_length=200)]
 Features = Annotated[tuple[Feature, ...], BeforeValidator(_words)]
 Alert: TypeAlias = Literal[

@@ -23,7 +23,7 @@ MAY_BE_SECRET = ("options", "error_handler_options")
 """Settings that may hold passwords: of these, only the names are shown."""
 MAX_SHOWN = 100
 """Characters of a setting's value that a warning shows."""
-NOT_COMPARED = ("job_name", "job_type", "overwrite", "requires")
+NOT_COMPARED = ("job_name", "job_type", "handler", "overwrite", "requires")
 """Settings that have to agree, that are never stored, or that are kept when a declaration lacks them."""
 
 
@@ -67,6 +67,11 @@ def differences(declared: JobConfig, applies: JobConfig) -> tuple[Difference, ..
         if name not in NOT_COMPARED and mine != theirs:
             found.append(Difference(name, mine, theirs))
     return tuple(found)
+
+
+def declared_otherwise(declared: JobConfig, applies: JobConfig) -> tuple[Difference, ...]:
+    """Return each setting that a process declares otherwise than the registry; none if no code declares the job."""
+    return () if declared.is_created else differences(declared, applies)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,15 @@ from typing import Final
 from aioelasticjob.ground.values import value
 
 SWITCHES: Final = "/~servers"
+"""Parent of what operators have said about servers in all jobs.  No job has such a name."""
 DECLARED: Final = b'{"declared": true}'
 """The data of the flag of a server that has started disabled because the job's setting ``disabled`` says so."""
-"""Parent of what operators have said about servers in all jobs.  No job has such a name."""
 PROCESSES: Final = "/~processes"
 """Parent of what processes say that they cannot do.  No job has such a name."""
 ALERTS: Final = "/~alerts"
 """Parent of the states of alerts.  No job has such a name."""
+HANDLERS: Final = "/~handlers"
+"""Parent of the handlers that created jobs name.  No job has such a name."""
 
 
 def server_switch(ip: str, flag: str = "") -> str:
@@ -28,6 +30,41 @@ def server_switch(ip: str, flag: str = "") -> str:
 def child(parent: str, name: object) -> str:
     """Return the path of a node below another one, which may be a node that somebody has made by hand."""
     return f"{parent}/{name}"
+
+
+@value
+class HandlerPaths:
+    """The nodes of one handler that created jobs name."""
+
+    handler: str
+
+    @property
+    def root(self) -> str:
+        """The handler's own node."""
+        return f"{HANDLERS}/{self.handler}"
+
+    @property
+    def jobs(self) -> str:
+        """Parent of the index: the jobs that name this handler."""
+        return f"{HANDLERS}/{self.handler}/jobs"
+
+    def job(self, name: str) -> str:
+        """The node of a job in the index."""
+        return f"{HANDLERS}/{self.handler}/jobs/{name}"
+
+    @property
+    def processes(self) -> str:
+        """Parent of the processes that have this handler."""
+        return f"{HANDLERS}/{self.handler}/processes"
+
+    def process(self, id: str) -> str:
+        """A process that has this handler, ephemeral."""
+        return f"{HANDLERS}/{self.handler}/processes/{id}"
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The persistent nodes that jobs and processes need, outermost first."""
+        return (HANDLERS, self.root, self.jobs, self.processes)
 
 
 @value

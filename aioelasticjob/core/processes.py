@@ -145,10 +145,15 @@ class Author:
     incarnation: int
 
     @property
-    def path(self) -> str:
-        """The process's node."""
+    def id(self) -> str:
+        """The name of the process's nodes in this session."""
         session = self.incarnation & 0xFFFF_FFFF_FFFF_FFFF  # ZooKeeper's ids may be below 0
-        return child(PROCESSES, instance_id(self.ip, self.pid, f"{session:x}"))
+        return instance_id(self.ip, self.pid, f"{session:x}")
+
+    @property
+    def path(self) -> str:
+        """The node that says what the process cannot do."""
+        return child(PROCESSES, self.id)
 
 
 def renewal(author: Author, parent: Node | None, node: Node | None, problems: ProcessProblems) -> list[Op]:

@@ -25,10 +25,11 @@ def replaced_by(declared: JobConfig, data: bytes, layout: Layout) -> JobConfig |
         see_this_job(data, layout)
         fields = json_object(data)
         kind = fields.get("jobType", fields.get("job_type"))
+        handler = fields.get("handler")
         if isinstance(kind, str) and is_kind(kind):
-            see_same_kind(declared, kind)
+            see_same_kind(declared, kind, handler)
         return None
-    see_same_kind(declared, stored.job_type)
+    see_same_kind(declared, stored.job_type, stored.handler)
     return stored
 
 
@@ -44,12 +45,23 @@ def see_this_job(data: bytes, layout: Layout) -> None:
         raise ForeignData(layout.config, name, f"the job's name is {layout.job} and never changes")
 
 
-def see_same_kind(declared: JobConfig, stored: str) -> None:
-    """Check that a job is declared as the kind that the registry has.
+def see_same_kind(declared: JobConfig, stored: str, handler: object) -> None:
+    """Check that a job is declared, or created, as the registry has it: as the same kind, and with the same handler.
 
     Raises:
         JobConflict: it is not.
     """
+    what = ""
     if stored != declared.job_type:
         what = f"is already a {stored} job in this namespace: choose another name"
+    elif handler != declared.handler:
+        what = f"{_origin(handler)} in this namespace: choose another name"
+    if what:
         raise JobConflict("job_name", declared.job_name, what)
+
+
+def _origin(handler: object) -> str:
+    """Return where a job comes from, which names this handler, or none."""
+    return (
+        "is already a job that code declares" if handler is None else f"was already created for the handler {handler}"
+    )

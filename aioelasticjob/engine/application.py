@@ -19,6 +19,7 @@ from aioelasticjob.core.processes import (
     UnwrittenEvents,
     refused_in,
 )
+from aioelasticjob.engine.created_jobs import CreatedJobs
 from aioelasticjob.engine.ending import Stage
 from aioelasticjob.engine.executors import Executors
 from aioelasticjob.engine.health import IDLE, Health, JobHealth, Phase
@@ -37,6 +38,7 @@ from aioelasticjob.host.user_code import UserCode
 from aioelasticjob.host.watchdog import watchdog
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import run_job
+from aioelasticjob.jobs.handlers import NamedHandler
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
@@ -74,6 +76,9 @@ class RunningApp:
     """The jobs of this process by name: handlers may add some, and have some leave."""
     followers: dict[str, set[str]] = field(default_factory=dict)
     """The names of the jobs declared here that follow a job, which need not be declared here."""
+    handlers: dict[str, NamedHandler] = field(default_factory=dict)
+    """The handlers that created jobs may name, by name."""
+    created: CreatedJobs | None = None
 
     @property
     def running(self) -> bool:
@@ -90,9 +95,28 @@ class RunningApp:
         name = job.config.job_name
         if name in self.declared and not (self.jobs is not None and self.jobs.has_failed(name)):
             raise InvalidSetting("name", name, "is declared twice in this application")
+        created = None if self.jobs is None else self.jobs.get(name)
+        if created is not None and created.handler is not None:
+            raise InvalidSetting("name", name, f"runs here already: it was created for the handler {created.handler}")
         if self.running:
             self._open_jobs(f"the job {name} cannot be added now").add(job.overwriting(overwrite))
         self.declared[name] = job
+
+    def declare_handler(self, handler: NamedHandler) -> None:
+        """Add a handler to those of this process; if the application runs, the jobs that name it join.
+
+        Raises:
+            InvalidSetting: there is a handler of this name.
+            InvalidState: no handler can be added now.
+        """
+        name = handler.name
+        if name in self.handlers:
+            raise InvalidSetting("name", name, "there is a handler of this name in this application already")
+        if self.running:
+            self._open_jobs(f"the handler {name} cannot be added now")
+            assert self.created is not None
+            self.created.add(handler)
+        self.handlers[name] = handler
 
     async def joined(self, name: str) -> None:
         """Wait until a job of this process has joined, or has to wait.
@@ -157,6 +181,9 @@ class RunningApp:
     def health(self, declared: Iterable[JobConfig]) -> Health:
         """Return what is held and run here, and how things stand with the registry."""
         jobs = self.jobs.health if self.jobs else [JobHealth(job.job_name) for job in declared]
+        if self.created is not None:
+            running = {job.name for job in jobs}
+            jobs += [job for job in self.created.refused if job.name not in running]
         return Health.of(self.session, jobs, self.phase, self.problems())
 
     def problems(self) -> ProcessProblems:
@@ -237,6 +264,7 @@ class RunningApp:
     def _forget_session(self) -> None:
         self.session = None
         self.jobs = None
+        self.created = None
         self.executors = None
 
     @asynccontextmanager
@@ -251,10 +279,12 @@ class RunningApp:
         dispatcher = ErrorDispatcher(self.clock, self.events.counts, limited_log, namespace, self.console_url)
         shared = ProcessContext(self.clock, self.events, executors, dispatcher, limited_log)
         local = self.jobs = LocalJobs(session, jobs, host, shared)
+        created = self.created = CreatedJobs(session, local, host, self.clock, limited_log)
         node = ProcessNode(session, host, self.problems, self.clock, limited_log)
         has_failed = False
         try:
-            async with executors.open(), beside(node.keep), local.open():
+            handlers = tuple(self.handlers.values())
+            async with executors.open(), beside(node.keep), local.open(), created.open(handlers):
                 self.phase = "running"
                 self.events.begin()
                 try:

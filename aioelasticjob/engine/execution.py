@@ -196,10 +196,13 @@ async def execute(execution: Execution) -> None:
             if execution.job.engine is not None:
                 await _run_engine(execution, execution.job.engine)
             elif config.per == "instance":
-                await _run_item(execution, instance_context(config, claim, checkpoints), *claim.items)
+                context = instance_context(config, claim, checkpoints, execution.job.parameter)
+                await _run_item(execution, context, *claim.items)
             elif len(claim.items) == 1 and execution.turns is None:
                 (item,) = claim.items
-                await _run_item(execution, item_context(config, claim, item, checkpoints), item)
+                await _run_item(
+                    execution, item_context(config, claim, item, checkpoints, execution.job.parameter), item
+                )
             else:
                 await _run_items(execution)
     finally:  # if this instance leaves, cancelled runs without an outcome would be handed over, and begun again
@@ -238,7 +241,9 @@ async def _run_items(execution: Execution) -> None:
                 if execution.retry_waits.hands_over:  # the job leaves, so another instance runs what has not begun
                     execution.reason = execution.reason or JOB_LEAVES
                     return
-                context = item_context(execution.config, execution.claim, item, execution.checkpoints)
+                context = item_context(
+                    execution.config, execution.claim, item, execution.checkpoints, execution.job.parameter
+                )
                 await _run_item(execution, context, item)
         finally:
             waiting.discard(item)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from aioelasticjob.config.job import JobConfig
-from aioelasticjob.core.declaration import Difference, differences
+from aioelasticjob.core.declaration import Difference, declared_otherwise
 from aioelasticjob.core.diagnostics import missing_features_text, unusable_text
 from aioelasticjob.core.processes import NO_PROBLEMS, ProcessProblems
 from aioelasticjob.core.view import JobView
@@ -75,7 +75,7 @@ class JobHealth:
             running=tuple(running),
             next_fire=None if schedule is None else schedule.next_to_come(moment(now)),
             problem=_problem(view, instance),
-            differs=differences(declared, view.config),
+            differs=declared_otherwise(declared, view.config),
             clock_differs=intolerable_difference(skew, view.config),
         )
 

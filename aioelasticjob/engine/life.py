@@ -16,7 +16,7 @@ from anyio import CancelScope, fail_after, move_on_after
 
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.account import Past
-from aioelasticjob.core.declaration import differences, other_handlers
+from aioelasticjob.core.declaration import declared_otherwise, other_handlers
 from aioelasticjob.core.diagnostics import missing_features_text
 from aioelasticjob.core.effects import EndRun, LostRuns, UpdateRequest
 from aioelasticjob.core.foreign import foreign
@@ -64,12 +64,19 @@ class History:
     """Whether the job leaves, for good."""
     is_up: bool = False
     """Whether the job has joined once, or has to wait before it can."""
+    keeps_trying: bool = False
+    """Whether it is tried again if the first attempt to join fails: nobody waits for the error of a created job."""
     config: JobConfig | None = None
     """The newest valid configuration."""
     standing_by: JobHealth | None = None
     """The health of the job while it cannot run in this process, though the registry answers."""
     again: bool = False
     """Whether the last life was under the present session, too."""
+
+    @property
+    def raises(self) -> bool:
+        """Whether the error of an attempt to join is raised, and not reported."""
+        return not (self.is_up or self.keeps_trying)
 
     @property
     def up_since(self) -> float:
@@ -216,7 +223,7 @@ class Life:
                     await self.member.session.server_time(self.member.layout.system_time)
             await self._live(config)
         except InvalidSetting as mistake:
-            if not (history.is_up or isinstance(mistake, ForeignData)):
+            if history.raises and not isinstance(mistake, ForeignData):
                 raise
             return mistake
         return None
@@ -390,7 +397,7 @@ class Life:
 def _warn_of_differences(member: Member, declared: JobConfig, config: JobConfig, tree: Tree) -> None:
     """Log each setting that this process declares otherwise than the registry, and handlers that differ."""
     job = member.layout.job
-    for difference in differences(declared, config):
+    for difference in declared_otherwise(declared, config):
         if member.admits(log, "settings are declared otherwise than the registry has them"):
             log.warning("%s", difference.text(job), extra={"job": job})
     for other, handler in other_handlers(tree, member.layout, member.id, member.handler).items():

@@ -46,7 +46,7 @@ async def with_listeners(execution: Execution, member: Member, views: Latest[Job
     listener on every instance is called if its own ``before`` and those of all earlier listeners have succeeded.
     """
     listeners = execution.job.listeners
-    context = instance_context(execution.config, execution.claim, execution.checkpoints)
+    context = instance_context(execution.config, execution.claim, execution.checkpoints, execution.job.parameter)
     shared = tuple(one for one in listeners if isinstance(one, OnceListener))
     once: _OncePerCluster | None = None
     if shared:
@@ -208,6 +208,7 @@ class _OncePerCluster:
     def _context_of(self, run: str) -> InstanceContext:
         if run == self.run:
             return self.context
-        claim = self.execution.claim
+        execution = self.execution
+        claim = execution.claim
         claim = replace(claim, fire=fire_of(run, self.views.value, claim.fire.slot))
-        return instance_context(self.execution.config, claim, self.execution.checkpoints)
+        return instance_context(execution.config, claim, execution.checkpoints, execution.job.parameter)

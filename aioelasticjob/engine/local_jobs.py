@@ -8,7 +8,7 @@ from __future__ import annotations
 from asyncio import Event, get_running_loop
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from uuid import uuid4
@@ -26,6 +26,7 @@ from aioelasticjob.engine.life import History, Life
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.process_context import REGISTERING_AT_ONCE, ProcessContext
 from aioelasticjob.engine.refusals import Refusals, RefusedRequest
+from aioelasticjob.engine.tree_follower import follow_root
 from aioelasticjob.engine.turns import Scheduler
 from aioelasticjob.errors import (
     ElasticJobError,
@@ -42,7 +43,6 @@ from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.kinds import CODED
 from aioelasticjob.logging import logger
 from aioelasticjob.model import instance_id
-from aioelasticjob.registry.mirror import Follower
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
 
 STARTING_AT_ONCE = 2 * REGISTERING_AT_ONCE
@@ -84,7 +84,9 @@ class LocalJob:
         self._host = host
         self._shared = shared
         self._scheduler = scheduler
-        self._history = History(job=job.config.job_name, limited_log=shared.limited_log)
+        self._history = History(
+            job=job.config.job_name, limited_log=shared.limited_log, keeps_trying=job.config.is_created
+        )
         self.ending = self._history.ending
         clock = JobClock(shared.clock, session)
         self._refusals = Refusals(job.config.job_name, clock, shared.limited_log)
@@ -116,6 +118,11 @@ class LocalJob:
     def name(self) -> str:
         """The job's name."""
         return self._job.config.job_name
+
+    @property
+    def handler(self) -> str | None:
+        """The handler that the job names, if it was created; None if code declares it."""
+        return self._job.config.handler
 
     @property
     def refused(self) -> tuple[RefusedRequest, ...]:
@@ -233,7 +240,7 @@ class LocalJob:
                 raise life.errors.pop(0)
         except Exception as error:
             cost = Suspended | SessionEnded | OutcomeUnknown  # a slow start may cause these
-            if not (self._history.is_up or isinstance(error, cost)):
+            if self._history.raises and not isinstance(error, cost):
                 await life.end()
                 raise
             life.errors.insert(0, error)
@@ -372,6 +379,10 @@ class LocalJobs:
     def refused(self) -> Mapping[str, tuple[RefusedRequest, ...]]:
         """The requests that the registry refuses at present, for each job with such requests."""
         return {job.name: job.refused for job in self._jobs.values() if job.refused}
+
+    def get(self, name: str) -> LocalJob | None:
+        """Return the job of this name; None if this process has none, or if it has left."""
+        return self._jobs.get(name)
 
     def has_failed(self, name: str) -> bool:
         """Whether a job of this name was added while the others run, and could not join."""
@@ -529,43 +540,9 @@ class LocalJobs:
 async def follow_switches(
     session: Session, shared: ProcessContext, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED
 ) -> None:
-    """Keep ``shared.switches`` up to date until the session is closed.
-
-    The task counts as started once the nodes were read.  It also does if the registry refuses that: then the jobs run
-    with what is known, and it is tried again and again.
-    """
+    """Keep ``shared.switches`` up to date until the session is closed; meanwhile the jobs run with what is known."""
     refusals = Refusals(SWITCHES, shared.clock, shared.limited_log)
-    changed = Event()
-    refused = 0
-
-    def show() -> None:
-        if follower.trees.value != shared.switches.value:  # after an outage they mostly are as before
-            shared.switches.set(follower.trees.value)
-
-    with closing(Follower(session, (SWITCHES,), (), changed.set)) as follower:
-        follower.trees.listen(show)
-        refusal = await _caught_up(follower)
-        task_status.started()
-        while not isinstance(refusal, SessionEnded):
-            if refusal is None:
-                refusals.accepted(READ_SWITCHES)
-                refused = 0
-                await changed.wait()
-                changed.clear()
-            else:
-                refusals.refused(READ_SWITCHES, refusal)
-                await session.back_off(refused)
-                refused += 1
-            refusal = await _caught_up(follower)
-
-
-async def _caught_up(follower: Follower) -> RegistryError | None:
-    """Read what has changed; return the error if the registry refuses that."""
-    try:
-        await follower.catch_up()
-    except RegistryError as error:
-        return error
-    return None
+    await follow_root(session, SWITCHES, shared.switches, refusals, READ_SWITCHES, task_status=task_status)
 
 
 async def watch_clock(

@@ -15,7 +15,7 @@ from anyio import move_on_after
 
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core import zone_rules
-from aioelasticjob.core.declaration import differences, with_known_names
+from aioelasticjob.core.declaration import declared_otherwise, with_known_names
 from aioelasticjob.core.effects import BecomeLeader, to_transactions
 from aioelasticjob.core.foreign import leave_alone
 from aioelasticjob.core.instances import UNUSABLE, departure_note, instance, unusable_note
@@ -71,6 +71,7 @@ async def join(
     ``year`` is the present one: the instance says from then on which rules it has for the job's time zone.
 
     Raises:
+        InvalidSetting: the job was created, and has been removed: no process writes the configuration of such a job.
         JobConflict: the name belongs to another kind of job.
         ForeignData: the job is another program's, or its ``config`` is no configuration; nothing is changed.  With
             ``overwrite``, it is another program's or another job's.
@@ -82,7 +83,7 @@ async def join(
         stored, holds = _agreed(tree, member.layout, config, last)
         parents = await _missing_parents(member, tree)
         view = read(tree, member.layout, holds, config.job_type, switches)
-        differing = [one.setting for one in differences(config, holds)]
+        differing = [one.setting for one in declared_otherwise(config, holds)]
         unusable = None if view.unusable is None else unusable_note(view.configured_by, view.unusable)
         rules = zone_rules.note(zone_rules.present(holds, year)) if year else None
         notes = {"differs": differing or None, UNUSABLE: unusable, zone_rules.KEY: rules}
@@ -219,6 +220,8 @@ async def _removal(member: Member) -> list[Op]:
 
 def _agreed(tree: Tree, layout: Layout, given: JobConfig, last: JobConfig | None) -> tuple[JobConfig | None, JobConfig]:
     """Return the configuration in the registry, if there is one, and the one that is to be in force."""
+    if given.is_created and not _is_configured(tree, layout):
+        raise InvalidSetting("job", layout.job, "was removed from the registry")
     if last is not None:
         kept = read(tree, layout, last, last.job_type).config
         return kept, kept
@@ -228,7 +231,7 @@ def _agreed(tree: Tree, layout: Layout, given: JobConfig, last: JobConfig | None
     if given.overwrite:
         return replaced_by(given, node.data, layout), given.in_place_of(node.data)
     stored = parse(node.data, layout)
-    see_same_kind(given, stored.job_type)
+    see_same_kind(given, stored.job_type, stored.handler)
     try:
         fits(stored)
     except InvalidSetting as mistake:
@@ -254,6 +257,8 @@ def _joining(
     tree = view.tree
     operations: list[Op] = [Create(path) for path in parents]
     node = tree.get(layout.config)
+    if holds.is_created:
+        operations.insert(0, Check(layout.config))
     if node is None:
         operations.append(Create(layout.config, holds.to_json()))
         if layout.schedule not in tree:

@@ -11,7 +11,7 @@ from math import inf
 
 from aioelasticjob.config.job import JobConfig, tolerates
 from aioelasticjob.core import zone_rules
-from aioelasticjob.core.declaration import differences
+from aioelasticjob.core.declaration import declared_otherwise
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine import refusals
 from aioelasticjob.engine.member import Member
@@ -36,7 +36,7 @@ def renewed(member: Member, view: JobView, year: int) -> Set | None:
         return None
     said = json_object(node.data)
     config = view.config
-    differing = [one.setting for one in differences(member.declared or config, config)]
+    differing = [one.setting for one in declared_otherwise(member.declared or config, config)]
     ahead = intolerable_difference(member.session.clock_skew, config)
     notes: dict[str, object] = {
         refusals.KEY: member.refusals.note(said),

@@ -9,6 +9,8 @@ from datetime import UTC, tzinfo
 from functools import cache
 from typing import Any, Concatenate, Protocol, TypeAlias
 
+from pydantic import BaseModel
+
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.config.retry import Retry
 from aioelasticjob.cron.zone import zone_named
@@ -64,6 +66,8 @@ class Job:
     """The values that the handler asks for besides its context; None if it asks for none."""
     engine: Engine | None = None
     """Runs a whole execution, for kinds of jobs that need more than one call for each context."""
+    parameter: type[BaseModel] | None = None
+    """The model of the job parameter, of a created job whose handler has one."""
 
     @classmethod
     def declare(cls, config: JobConfig, handler: Handler, listeners: Iterable[Listener] = ()) -> Job:
@@ -184,8 +188,10 @@ def check_sendable(handler: Handler, blocking: bool) -> None:
         raise InvalidSetting("executor", "process", f"{name} cannot be pickled: define it at the top of its module")
 
 
-def item_context(config: JobConfig, claim: Claim, item: int, checkpoints: Checkpoints) -> ItemContext:
-    """Return the context of one claimed item."""
+def item_context(
+    config: JobConfig, claim: Claim, item: int, checkpoints: Checkpoints, parameter: type[BaseModel] | None = None
+) -> ItemContext:
+    """Return the context of one claimed item; ``parameter`` is the model of the job parameter."""
     return ItemContext(
         config.job_name,
         config.job_parameter if claim.fire.parameter is None else claim.fire.parameter,
@@ -198,11 +204,14 @@ def item_context(config: JobConfig, claim: Claim, item: int, checkpoints: Checkp
         config.sharding_item_parameters.get(item),
         claim.items[item].zxid,
         zone=_zone(config.time_zone),
+        model=parameter,
     )
 
 
-def instance_context(config: JobConfig, claim: Claim, checkpoints: Checkpoints) -> InstanceContext:
-    """Return the context of all claimed items."""
+def instance_context(
+    config: JobConfig, claim: Claim, checkpoints: Checkpoints, parameter: type[BaseModel] | None = None
+) -> InstanceContext:
+    """Return the context of all claimed items; ``parameter`` is the model of the job parameter."""
     given = config.sharding_item_parameters
     return InstanceContext(
         config.job_name,
@@ -216,6 +225,7 @@ def instance_context(config: JobConfig, claim: Claim, checkpoints: Checkpoints) 
         {item: given[item] for item in claim.items if item in given},
         claim.fences,
         zone=_zone(config.time_zone),
+        model=parameter,
     )
 
 

@@ -13,10 +13,13 @@ from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
+from pydantic import BaseModel
+
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.limited_log import LimitedLog
 from aioelasticjob.ground.nesting import read_json
 from aioelasticjob.host.guard import Start
+from aioelasticjob.jobs.parameters import read_parameter
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Fire, FireSource
 
@@ -81,6 +84,8 @@ class Context(ABC):
     """The job's time zone."""
     attempt: int = field(default=1, kw_only=True)
     """Which attempt of the run this is, counted from 1; a rescue begins at 1 again."""
+    model: type[BaseModel] | None = field(default=None, repr=False, kw_only=True)
+    """The model of the job parameter, of a created job whose handler has one."""
 
     @property
     @abstractmethod
@@ -101,6 +106,15 @@ class Context(ABC):
     def source(self) -> FireSource:
         """Why this run happens."""
         return self.fire.source
+
+    @cached_property
+    def parameters(self) -> Any:
+        """The job parameter as a value of the handler's model; None if the handler has no model.
+
+        Raises:
+            InvalidSetting: the model refuses the parameter, which somebody has given who triggered this run.
+        """
+        return read_parameter(self.model, self.job_parameter)
 
     @cached_property
     def request(self) -> Mapping[str, Any] | None:
@@ -168,7 +182,7 @@ class InstanceContext(Context):
     """The context of all items that this instance took for one fire."""
 
     items: tuple[int, ...]
-    parameters: Mapping[int, str]
+    item_parameters: Mapping[int, str]
     fences: Mapping[int, int]
 
     @property
@@ -237,7 +251,7 @@ def described(context: AnyContext) -> str:
             fields |= {"shardingItem": context.item, "shardingParameter": context.parameter}
             fields |= {"fence": context.fence, "offset": context.offset}
         case InstanceContext():
-            fields |= {"shardingItems": context.items, "shardingItemParameters": dict(context.parameters)}
+            fields |= {"shardingItems": context.items, "shardingItemParameters": dict(context.item_parameters)}
             fields |= {"fence": context.fence, "fences": dict(context.fences), "offsets": dict(context.offsets)}
     return json.dumps(fields)
 

@@ -57,8 +57,8 @@ class CommonSettings(TypedDict, total=False):
     """The number of items, 1 to 10,000."""
     sharding_item_parameters: Mapping[int, str] | str
     """A text for each item: `{0: "Beijing"}`, or `"0=Beijing,1=Shanghai"`."""
-    job_parameter: str
-    """A text for all items."""
+    job_parameter: str | Mapping[str, object]
+    """A text for all items; a mapping becomes JSON."""
     per: Literal["item", "instance"]
     """`"item"`: one call for each item; `"instance"`: one call for all items that the instance holds. If handlers
     cannot take what the registry's value gives them, the declared value is used."""

@@ -13,6 +13,7 @@ from aioelasticjob.operations.asking import (
 from aioelasticjob.operations.backfill import BackfillPlan, backfill, plan_backfill, rerun
 from aioelasticjob.operations.cancelling import cancel
 from aioelasticjob.operations.consequences import SERVER_ACTIONS, ServerAction
+from aioelasticjob.operations.creation import RemovalUnfinished, create, create_all, remove_created
 from aioelasticjob.operations.instances import shut_down
 from aioelasticjob.operations.labels import has_label, label_in, labelled
 from aioelasticjob.operations.process_status import processes, processes_of, watch_processes
@@ -62,6 +63,7 @@ __all__ = [
     "OperationResult",
     "Preview",
     "ProcessStatus",
+    "RemovalUnfinished",
     "RequestStatus",
     "RunOnServer",
     "RunOptions",
@@ -75,6 +77,8 @@ __all__ = [
     "cancel",
     "cancel_request",
     "configure",
+    "create",
+    "create_all",
     "disable",
     "disable_server",
     "dump",
@@ -103,6 +107,7 @@ __all__ = [
     "processes",
     "processes_of",
     "remove",
+    "remove_created",
     "remove_server",
     "request",
     "requests",

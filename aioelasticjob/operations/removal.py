@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aioelasticjob.config.job import JobConfig
+from aioelasticjob.config.job import JobConfig, is_handler_name
 from aioelasticjob.core.foreign import leave_alone
-from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
+from aioelasticjob.core.layout import SWITCHES, HandlerPaths, Layout, server_switch
 from aioelasticjob.core.view import JobView
+from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.ground.plural import counted
 from aioelasticjob.operations.queries import can_be_a_job, listed, no_such
 from aioelasticjob.operations.results import (
@@ -84,11 +85,29 @@ async def _remove(session: Session, job: str, force: bool, by: str) -> Operation
         raise NotPossible(
             f"{job}: {len(there):,} of its instances are there ({listed(sorted(there))}): shut it down first"
         )
-    groups = [[deletion] for deletion in _deletions(tree.below(layout.root))]
-    summary = f"{job}: removed, {counted(len(groups), 'node')} in all"
+    deletions = list(_deletions(tree.below(layout.root)))
+    index = await _in_index(session, tree, layout)
+    if index is not None:  # what is left if the removal is cut off is a job that is being removed
+        last = [op for op in deletions if op.path in (layout.config, layout.root)]
+        groups = [[one] for one in deletions if one not in last]
+        groups.append([*last, index])
+    else:
+        groups = [[one] for one in deletions]
+    summary = f"{job}: removed, {counted(len(deletions), 'node')} in all"
     if there and (first := noted_for_all(tree, by, [Delete(layout.config)])):
         groups.insert(0, first)
     return await commit_groups(session, groups, summary, "nodes")
+
+
+async def _in_index(session: Session, tree: Tree, layout: Layout) -> Delete | None:
+    """Return the operation that removes a created job from the index of its handler; None if it is in none."""
+    config = tree.get(layout.config)
+    handler = None if config is None else json_object(config.data).get("handler")
+    if not isinstance(handler, str) or not is_handler_name(handler):
+        return None
+    path = HandlerPaths(handler).job(layout.job)
+    (node,) = await session.get_many([path])
+    return None if node is None else Delete(path, node.stat.version)
 
 
 def _addresses(tree: Tree, layout: Layout) -> set[str]:

@@ -14,6 +14,8 @@ from aioelasticjob import error_handlers
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.config.job import FEATURES, JobConfig
 from aioelasticjob.core.declaration import shown
+from aioelasticjob.core.handlers import noted_change
+from aioelasticjob.core.layout import HandlerPaths
 from aioelasticjob.core.request_runs import open_requests
 from aioelasticjob.core.requests import Request
 from aioelasticjob.core.rules import wanted_assignment
@@ -27,17 +29,19 @@ from aioelasticjob.jobs.kinds import CODED, configured, fits
 from aioelasticjob.jobs.kinds import names as kinds
 from aioelasticjob.operations.backfill import see_no_backfill
 from aioelasticjob.operations.following import check_upstreams
+from aioelasticjob.operations.parameters import PublishedSchemas
 from aioelasticjob.operations.queries import items_text, listed, requests_view, view_of
 from aioelasticjob.operations.repair import readable_settings, repaired
 from aioelasticjob.operations.results import ChangedMeanwhile, OperationResult, commit, noted
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.transaction import Set
+from aioelasticjob.registry.transaction import Op, Set
 
 FIRES_SHOWN = 5
 """Moments of the new schedule that a preview shows."""
 UNCHANGEABLE: Mapping[str, str] = {
     "job_name": "a job's name is its identity and never changes",
     "job_type": "follows from the job's code",
+    "handler": "is given when the job is created and never changes",
     "overwrite": "is said in the code and never stored",
 }
 """Settings that cannot be changed in the registry, and why."""
@@ -114,7 +118,9 @@ async def configure(
         see_no_backfill(view)
     await _see_upstreams(session, view, config)
     said = "; ".join(f"{name}: {shown(before)} → {shown(after)}" for name, (before, after) in differences.items())
-    change = [Set(view.layout.config, config.to_json(), present)]
+    change: list[Op] = [Set(view.layout.config, config.to_json(), present)]
+    if config.handler is not None:
+        change += await _told(session, config, parameter_changes="job_parameter" in differences)
     return await commit(session, [*noted(view.layout, view.tree, by, change), *change], f"{job}: {said}")
 
 
@@ -122,6 +128,20 @@ async def _see_upstreams(session: Session, view: JobView, config: JobConfig) -> 
     """Check the jobs that the job is to follow, if that is changed."""
     if view.fault is not None or config.after != view.config.after:
         await check_upstreams(session, config)
+
+
+async def _told(session: Session, config: JobConfig, *, parameter_changes: bool) -> list[Op]:
+    """Return the operations that tell the processes with a created job's handler of a change.
+
+    Raises:
+        InvalidSetting: the parameter changes, and none of these processes takes it.
+    """
+    assert config.handler is not None
+    paths = HandlerPaths(config.handler)
+    tree = await session.subtree([paths.job(config.job_name), paths.processes])
+    if parameter_changes:
+        PublishedSchemas(tree).see_accepted(config)
+    return noted_change(config, tree.get(paths.job(config.job_name)))
 
 
 def settings_from(given: Mapping[str, object]) -> dict[str, object]:

@@ -10,14 +10,16 @@ from typing import Literal
 import yaml
 
 from aioelasticjob.config.job import JobConfig
-from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.handlers import is_being_removed, missing_parents, noted_change
+from aioelasticjob.core.layout import HandlerPaths, Layout
 from aioelasticjob.core.stored_config import replaced_by
 from aioelasticjob.core.view import parse
-from aioelasticjob.errors import ForeignData, InvalidSetting
+from aioelasticjob.errors import ForeignData, InvalidSetting, JobConflict
 from aioelasticjob.ground.nesting import TOO_DEEP, is_too_deep, read_json
 from aioelasticjob.ground.yaml_scalars import reading_as_written
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.logging import json_text, logger
+from aioelasticjob.operations.parameters import PublishedSchemas
 from aioelasticjob.operations.queries import foreign_jobs, listed, names, no_such
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, commit_groups, noted
 from aioelasticjob.registry.session import Session
@@ -90,7 +92,7 @@ async def import_jobs(session: Session, text: str, *, overwrite: bool = False, b
         ChangedMeanwhile: somebody else wrote one of them meanwhile.
         RegistryError: the registry could not be read or written.
     """
-    plan = await _plan(session, text, overwrite, by)
+    plan = await plan_import(session, configurations(text), overwrite=overwrite, by=by)
     if plan.refused:
         many = "jobs are" if len(plan.refused) > 1 else "job is"
         raise NotPossible(
@@ -122,17 +124,30 @@ async def preview_import(session: Session, text: str, *, overwrite: bool = False
         ForeignData: what the registry holds of one of these jobs is another program's, or another job's.
         RegistryError: the registry could not be read.
     """
-    return tuple((await _plan(session, text, overwrite)).jobs)
+    return tuple((await plan_import(session, configurations(text), overwrite=overwrite)).jobs)
 
 
-async def _plan(session: Session, text: str, overwrite: bool, by: str = "") -> _Import:
-    configs = _configs(_entries(text))
+async def plan_import(
+    session: Session, configs: Sequence[JobConfig], *, overwrite: bool = False, by: str = ""
+) -> Import:
+    """Return what has to be written so that the registry holds these configurations.  Nothing is written.
+
+    Raises:
+        InvalidSetting: a name belongs to a node that is no job, or no process takes the parameter of a created job.
+        JobConflict: a name belongs to another kind of job, or to a job that is being removed.
+        ForeignData: what the registry holds of one of these jobs is another program's, or another job's.
+        RegistryError: the registry could not be read.
+    """
     await session.sync()
     layouts = [Layout(config.job_name) for config in configs]
     paths = [path for one in layouts for path in (one.root, one.config, one.leader, one.operator)]
+    handlers = [HandlerPaths(name) for name in sorted({one.handler for one in configs if one.handler is not None})]
+    paths += [path for one in handlers for path in one.parents]
+    paths += [HandlerPaths(one.handler).job(one.job_name) for one in configs if one.handler is not None]
     nodes = zip(paths, await session.get_many(paths), strict=True)
     tree = Tree({path: node for path, node in nodes if node is not None})
-    plan = _Import(overwrite, by)
+    schemas = PublishedSchemas(await session.subtree([one.processes for one in handlers]))
+    plan = Import(overwrite, by, schemas)
     for error in (await foreign_jobs(session, [layout for layout in layouts if layout.root in tree])).values():
         raise error
     for config, layout in zip(configs, layouts, strict=True):
@@ -148,11 +163,12 @@ def _changes(before: JobConfig | None, after: JobConfig) -> dict[str, tuple[obje
 
 
 @dataclass(slots=True)
-class _Import:
+class Import:
     """An import that is being prepared: what it will write, and the counts for its summary."""
 
     overwrite: bool
     by: str
+    schemas: PublishedSchemas
     groups: list[list[Op]] = field(default_factory=list)
     jobs: list[ImportedJob] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
@@ -160,6 +176,8 @@ class _Import:
     same: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+    _made: set[str] = field(default_factory=set)
+    """The nodes above the index that this import makes."""
 
     @property
     def summary(self) -> str:
@@ -176,13 +194,18 @@ class _Import:
         """Decide whether one job is new, replaced, unchanged or refused, and note its operations."""
         name = config.job_name
         node = tree.get(layout.config)
+        index = None if config.handler is None else tree.get(HandlerPaths(config.handler).job(name))
+        if index is not None and is_being_removed(index):
+            raise JobConflict("job_name", name, "is being removed: wait until it is gone, or remove it again")
         self.ignored += [f"{name}: {sentence}" for sentence in config.ignored]
         if node is None:
             if layout.root in tree:
                 raise InvalidSetting("job", name, "a node of that name is there that is no job: choose another name")
+            self.schemas.see_accepted(config)
             self.new.append(name)
             self.jobs.append(ImportedJob(name, "new", _changes(None, config)))
-            self.groups.append([Create(layout.root), Create(layout.config, config.to_json())])
+            made = [Create(layout.root), Create(layout.config, config.to_json())]
+            self.groups.append([*self._indexed(config, tree), *made])
             return
         try:
             present = parse(node.data, layout)
@@ -191,15 +214,29 @@ class _Import:
         if present == (config := config.in_place_of(node.data)):
             self.same.append(name)
             self.jobs.append(ImportedJob(name, "unchanged"))
+            if index is None and config.is_created:  # somebody has removed it by hand
+                self.groups.append(self._indexed(config, tree))
         elif not self.overwrite:
             self.refused.append(name)
             self.jobs.append(ImportedJob(name, "refused", _changes(present, config)))
         else:
             replaced_by(config, node.data, layout)
+            self.schemas.see_accepted(config)
             self.replaced.append(name)
             self.jobs.append(ImportedJob(name, "replaced", _changes(present, config)))
             change = [Set(layout.config, config.to_json(), node.stat.version)]
-            self.groups.append([*noted(layout, tree, self.by, change), *change])
+            told = self._indexed(config, tree) if index is None else noted_change(config, index)
+            self.groups.append([*noted(layout, tree, self.by, change), *change, *told])
+
+    def _indexed(self, config: JobConfig, tree: Tree) -> list[Op]:
+        """Return the operations that add a created job to the index of its handler; none for a declared one."""
+        if config.handler is None:
+            return []
+        paths = HandlerPaths(config.handler)
+        above = missing_parents(paths, self._made.union(tree))
+        self._made.update(op.path for op in above)
+        index = paths.job(config.job_name)
+        return [*above, Create(index)]
 
 
 async def _stored(session: Session, node: Node, layout: Layout) -> JobConfig:
@@ -244,9 +281,14 @@ def _read(text: str) -> object:
         raise InvalidSetting("import", text[:40], f"is neither JSON nor YAML: {why}") from None
 
 
-def _configs(entries: Sequence[object]) -> list[JobConfig]:
+def configurations(text: str) -> list[JobConfig]:
+    """Return the configurations in a text that ``export_jobs`` or a person has made.
+
+    Raises:
+        InvalidSetting: the text is none, or a configuration in it is wrong; names the job.
+    """
     found: dict[str, JobConfig] = {}
-    for number, entry in enumerate(entries, 1):
+    for number, entry in enumerate(_entries(text), 1):
         config = _config(number, entry)
         if config.job_name in found:
             raise InvalidSetting("job", config.job_name, "is given twice")

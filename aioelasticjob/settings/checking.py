@@ -33,6 +33,7 @@ from aioelasticjob.settings.placeholders import resolved
 _SECTIONS = ("defaults", "jobs")
 _NOT_HERE = {
     "job_name": "is the key that this stands below",
+    "handler": "only jobs that are created in the registry name one",
     "job_type": "write kind: script, or kind: http; a job that is declared in code is what it is",
     "options": "write each of them beside the other settings",
 }

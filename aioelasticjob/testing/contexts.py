@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
+from pydantic import BaseModel
+
 from aioelasticjob.engine.offsets import encoded
 from aioelasticjob.ground.times import moment
 from aioelasticjob.jobs.context import InstanceContext, ItemContext
@@ -34,6 +36,8 @@ class RunFields(TypedDict, total=False):
     """Its JSON is the ``job_parameter``, as in a real run."""
     attempt: int
     instance: str
+    model: type[BaseModel]
+    """The model of the job parameter, for the handler of created jobs."""
 
 
 def item_context(
@@ -47,7 +51,7 @@ def item_context(
     """Return the context of one item; ``save_offset`` keeps the offset in it, so the test reads ``context.offset``.
 
     ``run`` may give ``job_name``, ``job_parameter``, ``sharding_total_count``, ``fire_time``, ``source``, ``request``,
-    ``attempt`` and ``instance``.
+    ``attempt``, ``instance`` and ``model``.
 
     Raises: InvalidSetting when the fire time has no time zone, or JSON cannot spell the request; TypeError for others.
     """
@@ -58,7 +62,7 @@ def item_context(
 def instance_context(
     *,
     items: Iterable[int] = (0,),
-    parameters: Mapping[int, str] | None = None,
+    item_parameters: Mapping[int, str] | None = None,
     offsets: Mapping[int, str] | None = None,
     fence: int = 1,
     **run: Unpack[RunFields],
@@ -73,7 +77,7 @@ def instance_context(
     largest = max(taken, default=0)
     fields = _of_run(largest + 1, dict(offsets or {}), run)
     fences = dict.fromkeys(taken, fence)
-    return InstanceContext(**fields, items=taken, parameters=dict(parameters or {}), fences=fences)
+    return InstanceContext(**fields, items=taken, item_parameters=dict(item_parameters or {}), fences=fences)
 
 
 def _of_run(least_total: int, offsets: dict[int, str], given: RunFields) -> dict[str, Any]:
@@ -101,6 +105,7 @@ def _of_run(least_total: int, offsets: dict[int, str], given: RunFields) -> dict
         "options": {},
         "zone": fire_time.tzinfo,
         "attempt": given.get("attempt", 1),
+        "model": given.get("model"),
     }
 
 

@@ -44,6 +44,7 @@ def stand_in(
     declared = app._here.declared
     here = RunningApp(VirtualClock())  # no event store, no endpoint: databases and ports are of the real world
     here.declared = dict(declared)
+    here.handlers = dict(app._here.handlers)
     twin._here = here
     if jobs is not None:
         names = frozenset[str]() if isinstance(jobs, str) else frozenset(jobs)

@@ -319,15 +319,19 @@ class VirtualCluster:
         """
         alive = self._living(job)
         if not alive:
-            await self.status(job)
+            status = await self.status(job)
+            alive = self._living(job, status.config.handler)
+        if not alive:
             raise NotSeen(f"instance of {job} is alive", None, self.events[-5:])
         return alive
 
-    def _living(self, job: str) -> set[str]:
+    def _living(self, job: str, handler: str | None = None) -> set[str]:
+        """Return the hosts of the living instances that declare a job, or that have the handler it was created for."""
         found = set[str]()
         for one in self.instances:
             names = [config.job_name for config in one.app.jobs]
-            if one.alive and job in names:
+            has_handler = handler in one.app.handlers
+            if one.alive and (job in names or has_handler):
                 found.add(one.host)
         return found
 
@@ -351,7 +355,7 @@ class VirtualCluster:
                     missing.discard(event.item)
             return tuple(ends[item] for item in sorted(ends))
         # not at once when the last one dies: the test may start another
-        nobody = "" if self._living(status.name) else ", of which no instance is alive,"
+        nobody = "" if self._living(status.name, status.config.handler) else ", of which no instance is alive,"
         raise NotSeen(f"end of items {sorted(missing)} in the {what}{nobody}", within, self.events[-5:])
 
     def _named(self, job: str | None) -> str:

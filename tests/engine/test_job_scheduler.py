@@ -177,7 +177,7 @@ def test_per_instance_one_call_has_all_items() -> None:
         async with here.app(handler, cron="0/5 * * * * ?", per="instance", **settings).running():
             await here.until(6)
         (context,) = seen
-        assert (context.items, context.parameters, context.job_parameter) == ((0, 1, 2), parameters, "all")
+        assert (context.items, context.item_parameters, context.job_parameter) == ((0, 1, 2), parameters, "all")
         assert context.task_id.startswith("job@-@0,1,2@-@READY@-@127.0.0.1@-@")
 
     simulate(scene)

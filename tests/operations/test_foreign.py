@@ -30,6 +30,8 @@ WRITING: Mapping[str, tuple[Act, ...]] = {
     "cancel": (lambda s: operations.cancel(s, "job"),),
     "cancel_request": (lambda s: operations.cancel_request(s, "job", "again"),),
     "configure": (lambda s: operations.configure(s, "job", {"description": "changed"}, by="ada"),),
+    "create": (lambda s: operations.create(s, "job", {}, handler="report"),),
+    "create_all": (lambda s: operations.create_all(s, TEXT, handler="report"),),
     "disable": (
         lambda s: operations.disable(s, "job"),
         lambda s: operations.disable(s, "job", server=IP),
@@ -59,6 +61,7 @@ WRITING: Mapping[str, tuple[Act, ...]] = {
         lambda s: operations.remove(s, "job"),
         lambda s: operations.remove(s, "job", force=True, by="ada"),
     ),
+    "remove_created": (lambda s: operations.remove_created(s, "job"),),
     "remove_server": (lambda s: operations.remove_server(s, IP),),
     "rerun": (lambda s: operations.rerun(s, "job", START),),
     "resume": (

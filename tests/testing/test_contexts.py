@@ -74,9 +74,11 @@ def test_a_plain_handler_saves_offsets_if_it_is_called_in_a_thread() -> None:
 
 
 def test_an_instance_has_all_its_items() -> None:
-    context = instance_context(items=[4, 1], parameters={1: "Beijing"}, offsets={4: "97"}, fence=3, fire_time=SEVEN)
+    context = instance_context(
+        items=[4, 1], item_parameters={1: "Beijing"}, offsets={4: "97"}, fence=3, fire_time=SEVEN
+    )
     assert type(context) is InstanceContext
-    assert (context.items, context.parameters, context.sharding_total_count) == ((1, 4), {1: "Beijing"}, 5)
+    assert (context.items, context.item_parameters, context.sharding_total_count) == ((1, 4), {1: "Beijing"}, 5)
     assert (context.fence, context.fences) == (3, {1: 3, 4: 3})
     anyio.run(context.save_offset, 1, "5")
     assert context.offsets == {1: "5", 4: "97"}

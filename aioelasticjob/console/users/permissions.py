@@ -31,7 +31,7 @@ MEANINGS: Final[Mapping[Permission, str]] = {
     Permission.ADMINISTER: "change registries, event stores and users; see the whole audit log",
 }
 """What each permission allows, in words; the page of the users shows it."""
-DEFINING_SETTINGS: Final = frozenset({"options", "error_handler", "error_handler_options"})
+DEFINING_SETTINGS: Final = frozenset({"handler", "options", "error_handler", "error_handler_options"})
 """The settings that say which commands and handlers run, and which URLs are called."""
 
 
