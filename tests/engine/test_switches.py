@@ -12,7 +12,7 @@ import pytest
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
-from aioelasticjob.engine import local_jobs as module
+from aioelasticjob.engine import tree_follower as module
 from aioelasticjob.engine.local_jobs import follow_switches
 from aioelasticjob.engine.process_context import ProcessContext
 from aioelasticjob.errors import NotPermitted, RegistryError, SessionEnded
