@@ -138,7 +138,7 @@ class JobState:
         self._looked_at: JobView | None = None
         """The newest view that was applied completely."""
         self._looked_last = self.clock.now
-        """When a view was last applied completely, or when this object was made."""
+        """Up to when the view that was applied last is known to have held, or when this object was made."""
         self._is_recorded = view.config.monitor_execution
         """Whether the items that are held have records."""
         self._unread = set[int]()
@@ -151,7 +151,7 @@ class JobState:
         """Up to when items were accounted for when records were switched on or off, until they are looked at again."""
         self._off = dict[int, Off]()
         self._noticed = view
-        """The view in which this process looked last for items that are switched off."""
+        """The newest view of which this process has noticed what is switched off."""
         self._noticed_at = self.clock.now
         self._obstructed = dict[int, int]()
         """Items that nodes made by hand kept from being claimed, each with the moment of that claim."""
@@ -233,6 +233,7 @@ class JobState:
 
         If the registry refuses a command, its error ends this generator, and the driver calls this method again later.
         """
+        self._notice(view)
         if view is not self._looked_at or self._unread:
             yield from self._take_in(view)
         self.timeline.advance(self.clock.now)
@@ -246,16 +247,25 @@ class JobState:
         The nodes below a server have no date here, so this is called also while a run goes on.  Nothing tells when a
         switch was taken away, so what was off in the view before counts as off until this one came.
         """
+        self._notice(view)
         now = self.clock.now
         if view.tree.outdated or self.clock.was_away(now):
             return
-        if self._noticed is not view:
-            self._note_off(self._noticed, self._known_until())
-        self._noticed = view
         self._noticed_at = now
         if (ended := view.ended_pause(self._me)) is not None:
             self._notice_ended(ended)
         self._note_off(view, self.clock.heard)
+
+    def _notice(self, view: JobView) -> None:
+        """Note up to when the view before is known to have held, if this is a newer one."""
+        if (before := self._noticed) is view:
+            return
+        until = self._known_until()
+        self._note_off(before, until)
+        if before is self._looked_at:
+            self._looked_last = max(self._looked_last, until)
+        self._noticed = view
+        self._noticed_at = until
 
     def _known_until(self) -> int:
         """Return up to when the view that was noticed last is known to have held."""

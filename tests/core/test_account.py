@@ -1711,11 +1711,26 @@ def test_without_records_an_item_owes_nothing_that_came_before_it_was_given_by_a
     case.ahead = -3600.0
     case.give(0, ME)
     case.ahead = 0.0
+    case.now = 100.8
+    case.see(state)
     case.now = 101.2
     case.see(state)
     assert state.due().on_time == [0]
     case.begin(state)
     assert case.reports == []
+
+
+def test_an_item_that_a_clock_behind_has_dated_owes_nothing_that_came_before_the_news_of_it() -> None:
+    case = Case.of(misfire=False)
+    state = started(case, 100.0)
+    case.ahead = -3600.0
+    case.put(LAYOUT.item(1).sharding)
+    case.give(1, ME)
+    case.ahead = 0.0
+    case.now = 120.4
+    case.outages = [(118.5, 120.3)]
+    case.see(state, case.view())
+    assert case.reported(1) == [(119, 120, AWAY)]
 
 
 def test_an_item_that_was_made_by_a_clock_that_was_behind_owes_nothing_that_came_before() -> None:
