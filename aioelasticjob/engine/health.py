@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -11,6 +11,9 @@ from typing import Literal, TypeAlias
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.declaration import Difference, declared_otherwise
 from aioelasticjob.core.diagnostics import missing_features_text, unusable_text
+from aioelasticjob.core.instances import address_of
+from aioelasticjob.core.layout import server_switch
+from aioelasticjob.core.pauses import Pause, pause_in
 from aioelasticjob.core.processes import NO_PROBLEMS, ProcessProblems
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.own_node import intolerable_difference
@@ -24,6 +27,15 @@ IDLE: frozenset[Phase] = frozenset({"not started", "ended"})
 """The phases in which an application does not run, start or leave."""
 Probe: TypeAlias = Literal["health", "live", "ready"]
 """What somebody asks a process for: how it is, whether it has to be restarted, whether it does its work."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchedOff:
+    """Something that operators have switched off, because of which a job runs nothing in this process."""
+
+    what: str
+    flag: Pause
+    """Since when, and as far as its flag says it, until when, by whom and why.  Since 0: that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,8 @@ class JobHealth:
     """The nodes that somebody has made by hand and that keep items of this process from running until removed."""
     clock_differs: float | None = None
     """By how many seconds this host's clock is ahead of the registry's, if the job refuses all runs because of that."""
+    switched_off: tuple[SwitchedOff, ...] = ()
+    """Why it runs nothing in this process although nothing is wrong: operators have paused or disabled it."""
 
     @classmethod
     def of(
@@ -77,6 +91,7 @@ class JobHealth:
             problem=_problem(view, instance),
             differs=declared_otherwise(declared, view.config),
             clock_differs=intolerable_difference(skew, view.config),
+            switched_off=tuple(_switched_off(view, instance)),
         )
 
 
@@ -159,7 +174,36 @@ def _job_as_json(job: JobHealth) -> dict[str, object]:
         "differs": [one.text(job.name) for one in job.differs],
         "clock_differs": job.clock_differs,
         "blocked": job.blocked,
+        "switched_off": [_switched_off_as_json(one) for one in job.switched_off],
     }
+
+
+def _switched_off_as_json(one: SwitchedOff) -> dict[str, object]:
+    flag = one.flag
+    return {
+        "what": one.what,
+        "since": moment(flag.since).isoformat() if flag.since else None,
+        "until": moment(flag.until).isoformat() if flag.ends else None,
+        "by": flag.by,
+        "note": flag.note,
+    }
+
+
+def _switched_off(view: JobView, instance: str) -> Iterator[SwitchedOff]:
+    there = view.instances.get(instance)
+    ip = address_of(instance) if there is None else there.ip
+    layout = view.layout
+    flags = {
+        "the job is paused": layout.paused,
+        "this server is paused in the job": layout.server_paused(ip),
+        "this server is disabled in the job": layout.server_disabled(ip),
+        "this server is paused in all jobs": server_switch(ip, "paused"),
+        "this server is disabled in all jobs": server_switch(ip, "disabled"),
+    }
+    for what, path in flags.items():
+        node = view.flag(path)
+        if node is not None:
+            yield SwitchedOff(what, pause_in(node))
 
 
 def _problem(view: JobView, instance: str) -> str | None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import get_args
+from typing import Any, cast, get_args
 
+from aioelasticjob import operations
 from aioelasticjob.config.job import JobConfig
+from aioelasticjob.core.pauses import pause_data
 from aioelasticjob.engine.health import Health, JobHealth, Phase, Probe
 from aioelasticjob.engine.refusals import RefusedRequest
+from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Claim, Fire, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.session import SessionState, open_session
 from aioelasticjob.testing import VirtualClock, run
@@ -45,6 +48,44 @@ def test_a_job_that_requires_what_is_not_known_here_has_a_problem() -> None:
     problem = JobHealth.of(case.view(), ME, (), BEGIN, DECLARED, None).problem
     assert problem is not None
     assert "requires 'x'" in problem
+
+
+def test_a_job_that_is_switched_off_says_so_and_the_process_is_ready() -> None:
+    case = Case.of()
+    ip = "10.0.0.1"
+    assert JobHealth.of(case.view(), ME, (), BEGIN, DECLARED, None).switched_off == ()
+    case.put(LAYOUT.paused, pause_data("anna", "the bank is closed", BEGIN + 60))
+    case.put(LAYOUT.server_disabled(ip))
+    health = JobHealth.of(case.view(), ME, (), BEGIN, DECLARED, None)
+    assert [one.what for one in health.switched_off] == ["the job is paused", "this server is disabled in the job"]
+    assert health.problem is None
+    (job,) = cast(list[Any], Health.of(None, [health]).as_json()["jobs"])
+    paused, disabled = job["switched_off"]
+    until = moment(BEGIN + 60).isoformat()
+    assert (paused["by"], paused["note"], paused["until"]) == ("anna", "the bank is closed", until)
+    assert disabled == {**disabled, "by": "", "note": "", "until": None}
+    case.drop(LAYOUT.paused)
+    case.drop(LAYOUT.server_disabled(ip))
+    assert JobHealth.of(case.view(), ME, (), BEGIN, DECLARED, None).switched_off == ()
+
+
+def test_a_process_shows_a_pause_at_once_and_its_end() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        app = here.app(cron="0/10 * * * * ?")
+        async with app.running():
+            await here.until(12)
+            await operations.pause_server(here.observer, "127.0.0.1", note="new disks", until=moment(here.start + 31))
+            await here.until(13)
+            (job,) = app.health.jobs
+            assert [(one.what, one.flag.note) for one in job.switched_off] == [
+                ("this server is paused in all jobs", "new disks")
+            ]
+            assert app.health.ready
+            await here.until(32)
+            (job,) = app.health.jobs
+            assert job.switched_off == ()
+
+    simulate(scene)
 
 
 def test_an_application_that_does_not_run_is_down_and_names_its_jobs_all_the_same() -> None:
