@@ -273,6 +273,23 @@ def test_that_the_registry_is_away_is_told_by_the_command_itself(pager: Pager, t
     assert "the registry zk://10.0.9.9:2181/office cannot be reached" in pager.failures[1].subject
 
 
+def test_that_the_registry_does_not_answer_is_told_within_a_minute(pager: Pager) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        async def command() -> None:
+            await tell_of_faults(Address.parse(here.address), AlertOptions(to=PAGER), VirtualClock(), anyio.Event())
+
+        process = here.faults.start("watcher", "10.0.7.7", command)
+        await anyio.sleep(20)
+        here.faults.drop("10.0.7.7", REGISTRY)
+        await anyio.sleep(20)
+        assert pager.said == []  # it may be back at once
+        await anyio.sleep(38)
+        assert pager.said == [("firing", "registry-away", "")]
+        process.kill()
+
+    simulate(scene)
+
+
 def test_where_no_file_can_be_written_the_state_is_kept_in_memory_and_a_file_that_was_named_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -34,10 +34,10 @@ class Kind:
     """When it fires, in words; a key of the console's catalogue."""
     over: str
     """What a message says of it when it is over."""
-    waits: bool = False
-    """Whether the fault has to last as long as ``--after`` says."""
+    waits: float = 0.0
+    """The part of the time that ``--after`` says, which the fault has to last."""
     hold: float = 0.0
-    """Otherwise, how many seconds it has to last."""
+    """How many seconds it has to last besides."""
 
 
 KINDS: Final[Mapping[AlertKind, Kind]] = {
@@ -47,9 +47,9 @@ KINDS: Final[Mapping[AlertKind, Kind]] = {
             "nobody-there",
             "No instance is up that may run the job, and a scheduled moment is to come.",
             "nobody was there to run it",
-            waits=True,
+            waits=1.0,
         ),
-        Kind("nobody-leads", "Instances are up, and none of them leads the job.", "nobody led it", waits=True),
+        Kind("nobody-leads", "Instances are up, and none of them leads the job.", "nobody led it", waits=1.0),
         Kind(
             "failing",
             "The newest 3 runs of an item failed, or half of the newest 20 runs of the job.",
@@ -99,7 +99,7 @@ KINDS: Final[Mapping[AlertKind, Kind]] = {
             "registry-away",
             "The command cannot reach the registry, so it cannot see any job.",
             "the registry could not be reached",
-            waits=True,
+            waits=0.5,  # it may take half the session timeout until the command knows that it has no connection
         ),
     )
 }

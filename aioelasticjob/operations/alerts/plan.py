@@ -135,7 +135,7 @@ class Planner:
         if (state is not None and state.fires) or not condition.begins:
             return None
         kind = KINDS[key.kind]
-        hold = self._after if kind.waits else kind.hold
+        hold = kind.waits * self._after + kind.hold
         since = self._since.setdefault(key, now if condition.since is None else min(now, condition.since))
         if now < since + hold:
             plan.next_look = min(plan.next_look, since + hold)
