@@ -249,6 +249,8 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     if status.fault is not None:
         lines.append(Text(status.fault, style="red"))
     lines += [Text(f"config: {sentence}", style="yellow") for sentence in status.ignored]
+    if config.handler is not None:
+        lines.append(Text(f"created for the handler {config.handler}"))
     if config.description:
         lines.append(Text(config.description))
     if config.labels:
@@ -314,6 +316,8 @@ def _declared_otherwise(status: JobStatus) -> list[Text]:
 
 
 def _instances(status: JobStatus, now: float) -> RenderableType:
+    if status.lacks_handler:
+        return Text(f"no instance is there: no process has the handler {status.config.handler}", style="yellow")
     if not status.instances:
         return Text("no instance is there", style="yellow")
     titles = "Instance", "Host", ">Process", "Holds", "Runs", "Here for", "State"

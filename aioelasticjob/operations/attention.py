@@ -186,7 +186,10 @@ def excused_of(status: JobStatus, seen: Seen) -> Count:
 def _not_run(status: JobStatus, now: float) -> Iterator[Reason]:
     if is_restarting(status, now):
         return
-    if not status.instances:
+    if status.lacks_handler:
+        values = {"handler": status.config.handler}
+        yield Reason("nobody there", "no process has the handler {handler}, for which it was created", values)
+    elif not status.instances:
         yield Reason("nobody there", "nobody is there to run it")
     elif all(one.lacks for one in status.instances):
         yield Reason("nobody able", "every instance lacks a feature that the job requires")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.foreign import evidence, foreign, leave_alone
-from aioelasticjob.core.layout import SWITCHES, Layout, child
+from aioelasticjob.core.layout import HANDLERS, SWITCHES, HandlerPaths, Layout, child
 from aioelasticjob.core.requests import is_id
 from aioelasticjob.core.view import JobView, read
 from aioelasticjob.engine.dump import render
@@ -28,7 +28,7 @@ async def job(session: Session, name: str, *, now: float) -> JobStatus:
         layout = Layout(name)
         status = status_of(await session.subtree((*shown(layout), layout.offsets, SWITCHES)), layout, now)
         if status is not None:
-            return status
+            return status if status.config.handler is None else status.knowing(await handlers(session))
     raise await no_such(session, name)
 
 
@@ -43,7 +43,20 @@ async def jobs(session: Session, *, now: float) -> tuple[JobStatus, ...]:
     trees = await forest(session, layouts)
     switches = await session.subtree([SWITCHES])
     found = [status_of(tree, layout, now, switches) for layout, tree in zip(layouts, trees, strict=True)]
-    return tuple(status for status in found if status is not None)
+    there = await handlers(session)
+    return tuple(status.knowing(there) for status in found if status is not None)
+
+
+async def handlers(session: Session) -> tuple[str, ...]:
+    """Return the handlers that created jobs may name and that at least one process has, sorted.
+
+    Raises:
+        RegistryError: the registry could not be read.
+    """
+    (known,) = await session.children_many([HANDLERS])
+    found = known or ()
+    processes = await session.children_many([HandlerPaths(name).processes for name in found])
+    return tuple(name for name, there in zip(found, processes, strict=True) if there)
 
 
 async def names(session: Session) -> tuple[str, ...]:

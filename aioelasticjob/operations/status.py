@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf
@@ -219,6 +219,8 @@ class JobStatus:
     """Since when its schedule is in force, in seconds since the epoch."""
     configured_at: float = 0.0
     """When its configuration was written last, in seconds since the epoch."""
+    lacks_handler: bool = False
+    """Whether nobody is there because no process has the handler that the job was created for."""
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -326,6 +328,11 @@ class JobStatus:
         known.append(None if self.paused_until is None else self.paused_until.timestamp())
         known += [server.pause.until for server in self.servers if server.pause is not None]
         return min((at for at in known if at is not None and at != inf), default=None)
+
+    def knowing(self, handlers: Collection[str]) -> JobStatus:
+        """Return the status, given the handlers that at least one process has."""
+        handler = self.config.handler
+        return replace(self, lacks_handler=handler is not None and handler not in handlers and not self.instances)
 
     def at(self, now: float) -> JobStatus:
         """Return the status at ``now``, seconds since the epoch: its next scheduled moment, and the latest counts."""

@@ -15,10 +15,10 @@ from typing import Final, Generic, TypeVar
 from anyio import move_on_after
 
 from aioelasticjob.clock import Clock, SystemClock
-from aioelasticjob.core.layout import ALERTS, PROCESSES, SWITCHES, Layout
+from aioelasticjob.core.layout import ALERTS, HANDLERS, PROCESSES, SWITCHES, Layout
 from aioelasticjob.errors import Suspended
 from aioelasticjob.ground.latest import Latest
-from aioelasticjob.operations.queries import can_be_a_job, forest, names, no_such, shown
+from aioelasticjob.operations.queries import can_be_a_job, forest, handlers, names, no_such, shown
 from aioelasticjob.operations.status import JobStatus, status_of
 from aioelasticjob.registry.session import Session, beside
 from aioelasticjob.registry.tree import Tree
@@ -71,7 +71,7 @@ async def watch(session: Session, job: str, *, clock: Clock | None = None) -> As
         states.set(found.get(job))
 
     follower = _StatusReader(session, clock, show, job)
-    with session.watching((Layout(job).root, SWITCHES), follower):
+    with session.watching((Layout(job).root, SWITCHES, HANDLERS), follower):
         await follower.catch_up()
         if states.value is None:
             raise await no_such(session, job)
@@ -114,9 +114,13 @@ class _StatusReader:
         self._hidden = UNSHOWN if only else UNSHOWN | {"offset"}
         self._trees: dict[str, tuple[Layout, Tree]] = {}
         self._switches = Tree()
+        self._handlers: tuple[str, ...] = ()
+        """The handlers that at least one process has."""
         self._found: dict[str, JobStatus] = {}
         self._due: dict[str, float] = {}  # when each job changes without a write, seconds since the epoch
         self._dirty: dict[str, None] = {}
+        self._handlers_changed = False
+        """Whether a process with a handler has come or gone."""
         self._stale = True  # all of it
         self._shown = False
         self._news = asyncio.Event()
@@ -125,6 +129,11 @@ class _StatusReader:
         """Note that ``path`` has to be read again."""
         parts = path.split("/", 3)
         if f"/{parts[1]}" in (ALERTS, PROCESSES):  # no status of a job shows these
+            return
+        if f"/{parts[1]}" == HANDLERS:
+            self._handlers_changed = self._handlers_changed or parts[-1].startswith("processes/")
+            if self._handlers_changed:
+                self._news.set()
             return
         if f"/{parts[1]}" == SWITCHES or (len(parts) > 2 and parts[2] not in self._hidden):
             self._dirty[path] = None
@@ -163,7 +172,7 @@ class _StatusReader:
     def _judge(self, job: str, now: float) -> None:
         layout, tree = self._trees[job]
         if (status := status_of(tree, layout, now, self._switches)) is not None:
-            self._note(status)
+            self._note(status.knowing(self._handlers))
             return
         self._found.pop(job, None)
         self._due.pop(job, None)
@@ -190,10 +199,19 @@ class _StatusReader:
         self._stale, self._dirty = False, {}
         before = list(self._trees)
         await self._session.sync()
+        await self._read_handlers()
         self._switches = await self._session.subtree([SWITCHES])
         jobs = await names(self._session) if self._only is None else (self._only,)
         await self._read_jobs(list(dict.fromkeys((*before, *jobs))))
         return list(self._trees)
+
+    async def _read_handlers(self) -> list[str]:
+        """Read which handlers processes have; return the jobs that were created for one that has come or gone."""
+        self._handlers_changed = False
+        before = self._handlers
+        self._handlers = await handlers(self._session)
+        changed = set(before) ^ set(self._handlers)
+        return [name for name, status in self._found.items() if status.config.handler in changed]
 
     async def _read_jobs(self, jobs: list[str]) -> None:
         layouts = [Layout(job) for job in jobs]
@@ -209,8 +227,9 @@ class _StatusReader:
         If a server was switched off or on in all jobs, all jobs are returned.
         """
         dirty, self._dirty = self._dirty, {}
-        if not dirty:  # no node has changed: a job was due
-            return []
+        touched = await self._read_handlers() if self._handlers_changed else []
+        if not dirty:  # no node of a job has changed: a job was due, or a process with a handler has come or gone
+            return touched
         everywhere = [path for path in dirty if path == SWITCHES or path.startswith(f"{SWITCHES}/")]
         if everywhere:
             self._switches = await self._session.subtree([SWITCHES])
@@ -227,7 +246,7 @@ class _StatusReader:
             self._trees[job] = layout, tree.replace({path: nodes[path] for path in by_job[job]}, self._session.zxid)
         if unknown:
             await self._read_jobs(unknown)
-        return list(self._trees) if everywhere else [*known, *unknown]
+        return list(self._trees) if everywhere else list(dict.fromkeys((*known, *unknown, *touched)))
 
     def _until_due(self) -> float:
         """Return the seconds until the first job changes without a write, plus a little, since clocks round."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from io import StringIO
 from typing import Any
 
 import pytest
 from anyio import create_task_group, current_time, sleep
 from pydantic import BaseModel, Field
+from rich.console import Console
 
 from aioelasticjob import (
     ElasticJob,
@@ -18,10 +20,14 @@ from aioelasticjob import (
     JobConflict,
     operations,
 )
+from aioelasticjob.cli.jobs import _picture
 from aioelasticjob.core.layout import HANDLERS, HandlerPaths, Layout
+from aioelasticjob.operations.alerts.conditions import Facts, conditions
+from aioelasticjob.operations.alerts.observed import ObservedRuns
+from aioelasticjob.operations.attention import RESTART_LIMIT, reasons
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set
-from aioelasticjob.testing import VirtualCluster
+from aioelasticjob.testing import VirtualClock, VirtualCluster
 from aioelasticjob.testing.virtual_cluster import REGISTRY, Instance
 
 EVERY_SECOND = "* * * * * ?"
@@ -413,6 +419,50 @@ async def test_what_people_write_below_the_handlers_harms_nobody(virtual_cluster
     await write(here.session, Delete(REPORT.job("ghost")), Set(REPORT.job("broken"), b"x", -1))
     await sleep(1)
     assert [job.name for job in here.app.health.jobs] == ["declared", "job", "broken"]
+
+
+async def test_a_job_whose_handler_nobody_has_says_so_to_operators(virtual_cluster: VirtualCluster) -> None:
+    app = application()
+    here = await virtual_cluster.start(app)
+    other = await virtual_cluster.start(ElasticJob("embedded://"))
+    await here.app.create("job", handler="report", cron=YEARLY, job_parameter={"tenant": 1}, alert_on=["nobody-there"])
+    await virtual_cluster.settled("job")
+    assert await operations.handlers(other.session) == ("report",)
+    states = list[tuple[str, bool]]()
+
+    async def watch() -> None:
+        async with operations.watch(other.session, "job", clock=VirtualClock()) as statuses:
+            async for status in statuses:
+                states.append((status.state, status.lacks_handler))
+
+    async with create_task_group() as tasks:
+        tasks.start_soon(watch)
+        await sleep(1)
+        assert states == [("waiting", False)]
+        await here.stop()
+        await sleep(1)
+        assert states[-1] == ("nobody there", True)
+        await virtual_cluster.start(application(model=Renamed))  # it has the handler, and does not join
+        await sleep(1)
+        assert states[-1] == ("nobody there", False)
+        await virtual_cluster.instances[-1].stop()
+        await sleep(1)
+        assert states[-1] == ("nobody there", True)
+        tasks.cancel_scope.cancel()
+    now = virtual_cluster.now.timestamp() + RESTART_LIMIT
+    job = await operations.job(other.session, "job", now=now)
+    (listed,) = [one for one in await operations.jobs(other.session, now=now) if one.name == "job"]
+    assert job.lacks_handler
+    assert listed.lacks_handler
+    (reason,) = reasons(job, now)
+    assert reason.kind == "nobody there"
+    assert reason.sentence.format(**reason.values) == "no process has the handler report, for which it was created"
+    (alert,) = conditions(Facts([job], ObservedRuns(now), now))
+    assert alert.text.startswith("no process has the handler report: its runs are missed")
+    screen = Console(file=StringIO(), width=200)
+    screen.print(_picture(job, now))
+    assert isinstance(screen.file, StringIO)
+    assert "no instance is there: no process has the handler report" in screen.file.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ WRITING: Mapping[str, tuple[Act, ...]] = {
 """By operation, calls that would write to the job, or say what would be written."""
 READING = frozenset(
     {
-        *("dump", "ended", "export_jobs", "job", "job_of_request", "jobs", "names", "request", "requests"),
+        *("dump", "ended", "export_jobs", "handlers", "job", "job_of_request", "jobs", "names", "request", "requests"),
         *("processes", "server", "watch", "watch_all", "watch_processes"),
     }
 )

@@ -87,7 +87,8 @@ def _nobody_there(job: JobStatus, now: float) -> Iterator[Condition]:
         return
     following = job.config.schedule.next_to_come(moment(now))
     if following is not None:
-        text = f"{NOBODY[job.state]}: its runs are missed, the next one at {time_text(following)}"
+        why = f"no process has the handler {job.config.handler}" if job.lacks_handler else NOBODY[job.state]
+        text = f"{why}: its runs are missed, the next one at {time_text(following)}"
         yield Condition(AlertKey("nobody-there", job.name), text)
 
 
