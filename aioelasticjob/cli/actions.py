@@ -137,6 +137,10 @@ def remove(
     name: JobOrNone = None,
     server: Server = None,
     force: Annotated[bool, typer.Option(help="Remove the job even while instances are there.")] = False,
+    limit: Annotated[
+        str | None,
+        typer.Option("--within", help="How long the instances of a created job may take to leave, such as 2m."),
+    ] = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -146,8 +150,27 @@ def remove(
     if name is None:
         _do_to_server(where, SERVER_ACTIONS["remove"], server, yes, as_json)
     else:
+        seconds = None if limit is None else _seconds(limit)
         confirm(f"{consequences.REMOVE} Remove {name}?", sure=yes)
-        _do(where, lambda session: operations.remove(session, name, force=force, by=operator_name()), as_json)
+        _do(where, lambda session: _remove(session, name, force, seconds), as_json)
+
+
+async def _remove(session: Session, name: str, force: bool, seconds: float | None) -> OperationResult:
+    """Remove a job; of one that was created, the instances leave first."""
+    by = operator_name()
+    if not force and await operations.is_created(session, name):
+        return await operations.remove_created(session, name, timeout=seconds, by=by)
+    return await operations.remove(session, name, force=force, by=by)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = as_seconds(text)
+    except ValueError:
+        seconds = None
+    if not isinstance(seconds, int | float) or not seconds > 0:
+        raise InvalidSetting("within", text, TYPED)
+    return seconds
 
 
 def _do_to_server(

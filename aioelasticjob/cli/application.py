@@ -164,6 +164,12 @@ COMMANDS: Mapping[str, Source] = {
         "settings",
         "set_",
     ),
+    "create": Source(
+        ACT,
+        "Create a job, or those of a file, for a handler: every process that has the handler runs them.",
+        "creation",
+        "create",
+    ),
     "shutdown": Source(
         ACT,
         "Let instances leave a job once their runs have ended; a new start of their processes brings them back.",

@@ -105,7 +105,7 @@ def application(app: str | None, config: Path | None, registry: str | None = Non
         found = ElasticJob.from_settings(config, **({} if registry is None else {"registry": registry}))
     else:
         raise InvalidSetting("app", None, "write module:app, as jobs:app, or --config FILE, or both")
-    if not found.jobs:
+    if not (found.jobs or found.handlers):
         raise InvalidSetting("jobs", str(config), "the file declares no job: below jobs, give each a kind")
     return found
 

@@ -62,7 +62,7 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Change settings of a job while it runs, and show what that does: next fires, items that move, warnings."""
-    given = _pairs(settings)
+    given = pairs(settings)
 
     async def change(session: Session) -> tuple[Preview, OperationResult | None]:
         seen = await operations.preview(session, name, given)
@@ -110,7 +110,7 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Write configurations into the registry: all of them, or none if one is wrong."""
-    text = _text(file)
+    text = read_text(file)
     if overwrite:
         confirm(f"Replace the settings of jobs that are there by those of {file}?", sure=yes)
     by = operator_name()
@@ -157,7 +157,12 @@ def _take_after(newer: Path, file: Path) -> None:
         copymode(file, newer)  # a change of the owner may have cleared some of it
 
 
-def _pairs(settings: list[str]) -> dict[str, object]:
+def pairs(settings: list[str]) -> dict[str, object]:
+    """Return settings that were typed as SETTING=VALUE.
+
+    Raises:
+        InvalidSetting: one is no such pair, or is given twice.
+    """
     given = dict[str, object]()
     for pair in settings:
         setting, equals, value = pair.partition("=")
@@ -192,7 +197,12 @@ def _picture(preview: Preview) -> RenderableType:
     return Group(table, *(Text(f"mind: {warning}", style="yellow") for warning in preview.warnings))
 
 
-def _text(file: Path) -> str:
+def read_text(file: Path) -> str:
+    """Return the text of a file, or of standard input.
+
+    Raises:
+        InvalidSetting: it cannot be read.
+    """
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
     except OSError as error:

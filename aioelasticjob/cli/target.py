@@ -50,7 +50,7 @@ def load(target: str, *, jobs_may_come: bool = False) -> ElasticJob:
     if not isinstance(found, ElasticJob):
         kind = type(found).__name__
         raise InvalidSetting("app", target, f"{name} is no ElasticJob but of type {kind}; {_there_are(module)}")
-    if not found.jobs and not jobs_may_come:
+    if not (found.jobs or found.handlers or jobs_may_come):
         raise InvalidSetting("app", target, "declares no job: decorate a function with @app.job(cron=…)")
     return found
 

@@ -13,7 +13,7 @@ from aioelasticjob.operations.asking import (
 from aioelasticjob.operations.backfill import BackfillPlan, backfill, plan_backfill, rerun
 from aioelasticjob.operations.cancelling import cancel
 from aioelasticjob.operations.consequences import SERVER_ACTIONS, ServerAction
-from aioelasticjob.operations.creation import RemovalUnfinished, create, create_all, remove_created
+from aioelasticjob.operations.creation import RemovalUnfinished, create, create_all, is_created, remove_created
 from aioelasticjob.operations.instances import shut_down
 from aioelasticjob.operations.labels import has_label, label_in, labelled
 from aioelasticjob.operations.process_status import processes, processes_of, watch_processes
@@ -91,6 +91,7 @@ __all__ = [
     "has_label",
     "host_of",
     "import_jobs",
+    "is_created",
     "items_in",
     "job",
     "job_of_request",

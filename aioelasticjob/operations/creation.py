@@ -109,6 +109,17 @@ async def create_all(session: Session, text: str, *, handler: str | None = None,
     return await commit_groups(session, plan.groups, summary, "jobs")
 
 
+async def is_created(session: Session, job: str) -> bool:
+    """Whether a job was created for a handler, and code does not declare it.
+
+    Raises:
+        InvalidSetting: there is no such job.
+        ForeignData: it is another program's.
+        RegistryError: the registry could not be read.
+    """
+    return (await view_of(session, job)).config.is_created
+
+
 async def remove_created(session: Session, job: str, *, timeout: float | None = None, by: str = "") -> OperationResult:
     """Let all instances of a created job end what they run, then remove everything that the registry holds of it.
 

@@ -48,6 +48,7 @@ WRITING: Mapping[str, tuple[Act, ...]] = {
         lambda s: operations.import_jobs(s, TEXT),
         lambda s: operations.import_jobs(s, TEXT, overwrite=True, by="ada"),
     ),
+    "is_created": (lambda s: operations.is_created(s, "job"),),
     "pause": (
         lambda s: operations.pause(s, "job", by="ada"),
         lambda s: operations.pause(s, "job", server=IP),
