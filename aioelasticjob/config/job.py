@@ -130,7 +130,8 @@ class JobConfig(BaseModel):
     all jobs begin in the same second; less than the time until the next moment. The delay follows from the job's name
     and the moment, so it is the same in all instances. 0 is off."""
     sharding_total_count: Annotated[int, ITEMS, Label("Number of items")] = Field(default=1, ge=1, le=MAX_ITEMS)
-    """The number of items, 1 to 10,000 ([why](../why/running.md#at-most-10000-items))."""
+    """The number of items, 1 to 10,000 ([why](../why/running.md#at-most-10000-items)). By default [one slow item delays
+    the others on its process](../how-to/independent-items.md)."""
     sharding_item_parameters: Annotated[ItemParameters, ITEMS, Label("Parameters of items")] = Field(
         default_factory=dict
     )
@@ -171,6 +172,9 @@ class JobConfig(BaseModel):
     items_at_once: Annotated[Annotated[int, Field(ge=1, le=MAX_ITEMS)] | None, ITEMS] = None
     """How many items of the job a process [runs side by side](../how-to/retries.md#how-long-it-may-take), 1 to 10,000;
     `None` is all that it holds. Not with `per="instance"` or `streaming`."""
+    independent_items: Annotated[bool, ITEMS, Label("Items do not wait for each other")] = False
+    """With `True` the next moment of an item waits only for [that item](../how-to/independent-items.md); with `False`
+    one slow item delays the others on its process. Not with `per="instance"` or `streaming`."""
     failover: Annotated[bool, SAFETY] = False
     """If an instance dies during a run, another instance runs the item again at once. Needs `monitor_execution`."""
     max_rescues: Annotated[int, SAFETY, Label("Give up after so many rescues")] = Field(default=3, ge=1, le=AGES)
@@ -545,6 +549,12 @@ def _contradictions(config: JobConfig) -> Iterator[InvalidSetting]:
         if not config.monitor_execution:
             expected = "needs monitor_execution = True: its records show which moments have begun and ended"
             yield InvalidSetting(name, within, expected)
+    if config.independent_items and config.per == "instance":
+        expected = 'is for per = "item": one call for all items cannot end for some of them'
+        yield InvalidSetting("independent_items", True, expected)
+    if config.independent_items and config.streaming:
+        expected = "a streaming job has one run for all its items, which goes on: leave streaming out"
+        yield InvalidSetting("independent_items", True, expected)
     items = config.items_at_once
     if items is not None:
         if config.per == "instance":

@@ -161,8 +161,13 @@ class JobState:
         """Whether this instance has refused the last fire."""
         self.open: tuple[Claim, ...] = ()
         """The claims whose runs go on here.  Each item is in at most one of them."""
-        self._busy: frozenset[int] = NONE
-        """The items of these claims.  They are not claimed, whatever the registry shows of them meanwhile."""
+        self._busy = dict[int, Claim]()
+        """The items that run, each with its claim.  None is claimed, whatever the registry shows of it meanwhile."""
+        self.unsettled = dict[int, Claim]()
+        """Items whose run has ended, and is not settled yet, each with its claim.
+
+        They are known as they will be when it is settled, so they can be claimed again, together with the settlement.
+        """
 
     # Questions.
 
@@ -192,6 +197,11 @@ class JobState:
         """Return the items that run nowhere, wait for no rescuer, and are not switched off."""
         free = [number for number, item in self.items.items() if self._is_free(number, item)]
         return frozenset(free) or NONE
+
+    @property
+    def all_run(self) -> bool:
+        """Whether all items that this instance holds run here, so that nothing can be claimed before one has ended."""
+        return self.held <= self._busy.keys()
 
     def _is_free(self, number: int, item: Item) -> bool:
         return item.is_free and number not in self._busy and number not in self._off
@@ -332,10 +342,16 @@ class JobState:
             if missed or gone:
                 promised[number] = Closing(record, tuple(missed), newest, given_up=gone)
         before = {number: item.seen for number, item in found.items()}
-        return ClaimItems(view, fire, before, wanted), promised
+        settling = NONE if fire.source is FireSource.FAILOVER or not self.unsettled else frozenset(self.unsettled)
+        return ClaimItems(view, fire, before, wanted, settling), promised
 
     def claimed(self, claim: Claim, promised: Mapping[int, Closing]) -> None:
-        """Note what a claim has written, and report what it has promised."""
+        """Note what a claim has written, and report what it has promised.
+
+        Its items run from now on.  ``ended`` is called once they are settled or given back.
+        """
+        self.open = (*self.open, claim)
+        self._busy |= dict.fromkeys(claim.items, claim)
         for number, seen in claim.items.items():
             self._obstructed.pop(number, None)
             if (item := self.items.get(number)) is not None:
@@ -343,14 +359,61 @@ class JobState:
         if promised:
             self._report({number: one for number, one in promised.items() if number in claim.items})
 
-    def began(self, claim: Claim) -> None:
-        """Note that the run of a claim begins; ``ended`` is called once it is over and settled."""
-        self._set_open((*self.open, claim))
+    def item_ended(self, number: int, claim: Claim, ended: VersionedRecord) -> None:
+        """Note that the run of an item has ended, while others of its claim go on.
+
+        ``ended`` is the record that its settlement is going to write.  A run without records needs no settlement.
+        """
+        if self._busy.get(number) is not claim:
+            return
+        del self._busy[number]
+        if claim.is_recorded:
+            self.unsettled[number] = claim
+        if (item := self.items.get(number)) is not None:
+            self.items[number] = settled(item, ended)
+
+    def settled_early(self, numbers: Iterable[int], written: Mapping[int, VersionedRecord]) -> None:
+        """Note that runs which had ended are settled, and what was written; what was not is read again."""
+        for number in numbers:
+            self.unsettled.pop(number, None)
+            item = self.items.get(number)
+            if item is not None and number in written:
+                self.items[number] = settled(item, written[number])
+            elif item is not None:
+                self._unread.add(number)
+
+    def to_settle(self, view: JobView, soon: int = 0) -> frozenset[int]:
+        """Return the items whose ended runs are settled without waiting for their next claim.
+
+        Another instance holds them now, they are switched off, or this instance leaves: nobody claims them here.  Or
+        all runs of their claim have ended, and no moment has come, or comes until ``soon``, for which they are claimed.
+        """
+        if not self.unsettled:
+            return NONE
+        if not view.assignment_stands or self._me not in view.active:
+            return frozenset(self.unsettled)
+        until = self.timeline.has_come(soon)
+        others = list[int]()
+        for number, claim in self.unsettled.items():
+            item = self.items.get(number)
+            if item is None or not self._is_free(number, item):
+                others.append(number)
+                continue
+            others_go_on = any(one is claim for one in self.open)
+            if not others_go_on and not self.timeline.has_moment(item.accounted, until):
+                others.append(number)
+        return frozenset(others)
 
     def ended(self, written: Mapping[int, VersionedRecord], claim: Claim) -> None:
         """Note what the settlement of a claim has written; items that it has not settled are read again."""
-        self._set_open(tuple([one for one in self.open if one is not claim]))
+        self.open = tuple([one for one in self.open if one is not claim])
         for number in claim.items:
+            if self._busy.get(number) is claim:
+                del self._busy[number]
+            elif self.unsettled.get(number) is claim and number in written:
+                del self.unsettled[number]
+            else:  # it was or will be settled by itself, and may run again
+                continue
             item = self.items.get(number)
             if item is None:
                 continue
@@ -358,10 +421,6 @@ class JobState:
                 self.items[number] = settled(item, written[number])
             else:
                 self._unread.add(number)
-
-    def _set_open(self, claims: tuple[Claim, ...]) -> None:
-        self.open = claims
-        self._busy = NONE.union(*[claim.items for claim in claims]) or NONE
 
     def waits_for_runs(self, view: JobView) -> bool:
         """Whether a view is applied only once the runs here have ended, because it switches records on or off.
@@ -553,7 +612,7 @@ class JobState:
 
     def _is_to_be_followed(self, number: int, item: Item, view: JobView) -> bool:
         """Whether no view will show that an item is free: another instance runs it, or the leader will end its run."""
-        if number in self._busy:
+        if number in self._busy or number in self.unsettled:
             return False
         if item.lock is not Lock.FREE:
             return number not in view.rescues
@@ -592,7 +651,7 @@ class JobState:
         closings = dict[int, Closing]()
         newest = self.timeline.newest
         for number, item in self.items.items():
-            if item.lock is not Lock.FREE or number in self._busy:
+            if item.lock is not Lock.FREE or number in self._busy or number in self.unsettled:
                 continue  # until it is free, only its runner writes the record
             record = item.record
             if is_cut_off(record):

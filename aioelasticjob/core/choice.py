@@ -25,8 +25,10 @@ from aioelasticjob.core.commands import (
     ReadRequested,
     RemoveOrphanMark,
     RunItems,
+    SettleEnded,
     Steps,
 )
+from aioelasticjob.core.effects import MAX_OPERATIONS
 from aioelasticjob.core.items import Found, Item, learned
 from aioelasticjob.core.request_runs import ended_as
 from aioelasticjob.core.requested_runs import RequestedRuns
@@ -37,6 +39,8 @@ from aioelasticjob.model import ASKED, NONE, SCHEDULED, Claim, Fire, FireSource,
 
 MayHaveOffsets: TypeAlias = Callable[[frozenset[int]], frozenset[int]]
 
+MOST_TOGETHER = MAX_OPERATIONS // 6
+"""How many items are claimed and settled in one transaction at most; with more, the settlement is written first."""
 RESCUE = "to take an orphan"
 """The purpose of the requests of a rescue, for the log line if the registry refuses one."""
 
@@ -61,12 +65,14 @@ class Choice:
         """Return the run that comes first, whose result is that of its claim; None if there is nothing to run now."""
         if view.orphans or view.requested:
             return self._run_unscheduled(view)
-        return self._run_scheduled(view)
+        return None if self.schedule_waits else self._due(view) or self._due_soon(view)
 
     def ended(self, claim: Claim, written: Mapping[int, VersionedRecord]) -> Steps[None]:
         """Note that the run of a claim is over, and what its settlement has written."""
         state = self._state
         state.ended(written, claim)
+        if state.view.config.independent_items:
+            return
         if claim.fire.source is FireSource.FAILOVER and (own := state.held.intersection(claim.items)):
             yield AwaitRescueEnd(own)  # then their next moment is run together with the others
             state.read_again(own)
@@ -77,7 +83,26 @@ class Choice:
 
         Then only requests are answered, and none while a stream goes on: it ends first.
         """
-        return self._state.runs_for_schedule or (bool(self._state.open) and self._state.view.config.streaming)
+        config = self._state.view.config
+        if config.independent_items or not self._state.open:
+            return False
+        return config.streaming or self._state.runs_for_schedule
+
+    def settle_early(self, view: JobView, *, before_claims: bool) -> Steps[bool]:
+        """Settle the runs that have ended and that are not settled together with a claim, now or soon.
+
+        That is asked ``before_claims`` are made, and if none was made.  The result is whether there were any.
+        """
+        soon = self._state.clock.now + self._lead if before_claims else 0
+        early = self._state.to_settle(view, soon)
+        if early:
+            yield from self.settle(early)
+        return bool(early)
+
+    def settle(self, items: frozenset[int]) -> Steps[None]:
+        """Settle the runs of items that have ended, while others of their claims go on."""
+        written: Mapping[int, VersionedRecord] = yield SettleEnded(items)
+        self._state.settled_early(items, written)
 
     def _run_unscheduled(self, view: JobView) -> Steps[ClaimResult | None]:
         """Run an orphan, or what an operator asked for; otherwise what is due."""
@@ -85,15 +110,9 @@ class Choice:
         taken = (yield from self._rescue(view)) if may_rescue else None
         if taken is None:
             taken = yield from self._requested.answer(view, self._run_held)
-        if taken is None and (run := self._run_scheduled(view)):
+        if taken is None and not self.schedule_waits and (run := self._due(view) or self._due_soon(view)):
             taken = yield from run
         return taken
-
-    def _run_scheduled(self, view: JobView) -> Steps[ClaimResult | None] | None:
-        """Return the run of what is due, or will soon be due; None if there is nothing, or it has to wait."""
-        if self.schedule_waits:
-            return None
-        return self._due(view) or self._due_soon(view)
 
     def _due(self, view: JobView) -> Steps[ClaimResult | None] | None:
         """Return the run of the items that are due.  If the clock skew is too large, they are not run."""
@@ -101,6 +120,8 @@ class Choice:
         if not view.assignment_stands or self._me not in view.active:
             return None
         due = state.due()
+        if view.config.independent_items and due.on_time:
+            due.late.clear()  # they are claimed next, so the others do not count as late
         items = due.items
         if not items:
             return None
@@ -114,6 +135,8 @@ class Choice:
         return self._run_held(view, fire, items)
 
     def _refuse(self, view: JobView, items: frozenset[int], skew: ClockSkew) -> Steps[None]:
+        if self._state.unsettled:
+            yield from self.settle(frozenset(self._state.unsettled))
         yield from self._state.refuse_due(view, items, skew)
 
     def _due_soon(self, view: JobView) -> Steps[ClaimResult] | None:
@@ -145,11 +168,18 @@ class Choice:
     def _run(self, view: JobView, fire: Fire, items: Mapping[int, Item], offsets: dict[int, str]) -> Steps[ClaimResult]:
         """Claim items, and begin to run those that the claim has got; return the result of the claim."""
         state = self._state
+        if state.unsettled and len(items) + len(state.unsettled) > MOST_TOGETHER:
+            yield from self.settle(frozenset(state.unsettled))
+            items = {number: state.items.get(number, item) for number, item in items.items()}
         if view.tree.outdated:  # since this was decided, the connection may have been lost
             return ClaimResult()
         command, promised = state.claim(view, fire, items)
         taken: ClaimResult = yield command
         claim = taken.claim
+        if command.settling and taken.settled is None:
+            yield from self.settle(command.settling)
+        elif command.settling:
+            state.settled_early(command.settling, taken.settled or {})
         state.read_again(taken.renewed)
         if taken.obstructed:
             slot = fire.slot if fire.source in SCHEDULED else 0
@@ -160,10 +190,9 @@ class Choice:
             return taken
         state.claimed(claim, promised)
         if fire.source in SCHEDULED and claim.is_recorded and not (yield from self._await_moment(view, claim)):
-            state.read_again(claim.items)
+            state.ended({}, claim)
             yield GiveBack()
             return ClaimResult(renewed=frozenset(claim.items))
-        state.began(claim)
         yield RunItems(view, claim, offsets)
         return taken
 

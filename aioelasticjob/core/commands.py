@@ -5,7 +5,7 @@ A report has no answer.  The answer to a command is sent in, or the error of the
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -139,6 +139,8 @@ class ClaimResult:
     """Items that cannot be claimed because nodes that somebody has made by hand prevent it."""
     renewed: frozenset[int] = NONE
     """Items that were not claimed because records or locks have changed since they were read."""
+    settled: Mapping[int, VersionedRecord] | None = None
+    """The records of the settlement that was written together with the claim; None if it was not written."""
 
 
 @value
@@ -154,6 +156,8 @@ class ClaimItems:
     """The records that the items have."""
     wanted: dict[int, Record]
     """The records that the claim writes."""
+    settling: frozenset[int] = NONE
+    """Items whose runs have ended: their settlement is written together with the claim."""
 
 
 @value
@@ -199,6 +203,16 @@ class RunItems:
 
 
 @value
+class SettleEnded:
+    """Settle the runs of items that have ended, while others of their claims go on.
+
+    The answer is the records that were written, by item.
+    """
+
+    items: frozenset[int]
+
+
+@value
 class AwaitRescueEnd:
     """Wait for a short time until the view shows that the rescue of this instance's own items has ended.
 
@@ -220,6 +234,7 @@ Command: TypeAlias = (
     | GiveBack
     | FollowReleases
     | RunItems
+    | SettleEnded
     | AwaitRescueEnd
     | NewestView
 )

@@ -64,6 +64,8 @@ class SentClaim:
     first: int
     """How many operations precede those of the items."""
     transaction: SentTransaction
+    with_settlement: bool = False
+    """Whether runs that have ended are settled in this transaction."""
     later: tuple[Sequence[int], ...] = ()
     """The items of each transaction that is sent later."""
 
@@ -84,8 +86,11 @@ class Claims:
         self._warned = set[str]()
         """The nodes made by hand that were logged because they prevent claims."""
 
-    def send(self, command: ClaimItems) -> SentClaim:
-        """Send a claim of items; ``claimed`` or ``finish`` gives its result."""
+    def send(self, command: ClaimItems, settling: Sequence[Op] = ()) -> SentClaim:
+        """Send a claim of items; ``claimed`` or ``finish`` gives its result.
+
+        ``settling`` are the operations that settle runs that have ended: they are written in the same transaction.
+        """
         chosen = sorted(command.wanted)
         self._locks.executing.update(chosen)  # before it is sent: otherwise ``release`` would remove the new locks
         texts = [command.fire.parameter]
@@ -93,12 +98,12 @@ class Claims:
             texts += [record.unknown, record.error]
         at_once = max(1, items_per_transaction(texts) // command.fire.weight)
         later = tuple(parts(chosen[at_once:], at_once))
-        return self._send(command, chosen[:at_once], later)
+        return self._send(command, chosen[:at_once], later, settling)
 
     def claimed(self, sent: SentClaim) -> ClaimResult | None:
         """Return the result of a claim that was accepted whole or outdated; None if ``finish`` is needed."""
         answer = answer_to(self._member, sent.transaction)
-        if isinstance(answer, Conflict) and answer.index < sent.first:
+        if isinstance(answer, Conflict) and answer.index < sent.first and not sent.with_settlement:
             self._locks.executing.difference_update(sent.all_items)
             return ClaimResult(stale=True)
         if sent.later or not isinstance(answer, Committed):
@@ -174,14 +179,20 @@ class Claims:
         before = {item: command.before[item].record for item in written}
         return Claim(command.fire, self._member.id, self._member.incarnation, written, before, is_recorded)
 
-    def _send(self, command: ClaimItems, items: Sequence[int], later: tuple[Sequence[int], ...] = ()) -> SentClaim:
+    def _send(
+        self,
+        command: ClaimItems,
+        items: Sequence[int],
+        later: tuple[Sequence[int], ...] = (),
+        settling: Sequence[Op] = (),
+    ) -> SentClaim:
         """Send a transaction that claims items."""
         member = self._member
-        operations = _entitled(member, command.view, command.fire, items)
+        operations = [*settling, *_entitled(member, command.view, command.fire, items)]
         first = len(operations)
         for item in items:
             operations += _claiming(member, item, command.wanted[item], command.before[item].version)
-        return SentClaim(command, tuple(items), first, send(member, operations, CLAIM), later)
+        return SentClaim(command, tuple(items), first, send(member, operations, CLAIM), bool(settling), later)
 
     async def _take(self, sent: SentClaim, taken: ClaimResult) -> None:
         """Wait for the answer to a transaction, and note the result in ``taken``.
@@ -195,15 +206,22 @@ class Claims:
         """
         has_parts = len(sent.items) > 1
         try:
-            committed = await result_of(self._member, sent.transaction, has_parts=has_parts)
+            may_be_split = has_parts or sent.with_settlement
+            committed = await result_of(self._member, sent.transaction, has_parts=may_be_split)
             self._note_claimed(sent, committed, taken)
         except NodeTooLarge:
+            if sent.with_settlement:
+                taken.renewed = taken.renewed.union(sent.items)  # the settlement is written alone first
+                return
             if not has_parts:
                 raise
             for half in halves(sent.items):
                 if not taken.stale:
                     await self._take(self._send(sent.command, half), taken)
         except Conflict as conflict:
+            if sent.with_settlement:
+                taken.renewed = taken.renewed.union(sent.items)
+                return
             if conflict.index < sent.first:
                 taken.stale = True
                 return

@@ -244,6 +244,8 @@ class Feed:
             execution.failed(context, failure)
         if execution.trace is not None:
             execution.trace.ended(context.claimed, outcome)
+        if execution.items_ended is not None:
+            execution.items_ended(execution, context.claimed)
 
     def count(self) -> None:
         """Count the records processed since the last call."""

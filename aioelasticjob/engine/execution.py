@@ -6,7 +6,7 @@ An error of a handler goes no further: it is reported, and it decides the outcom
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -78,6 +78,8 @@ class Execution:
     """Items whose run somebody has cancelled."""
     turns: CapacityLimiter | None = None
     """Bounds how many items of the job run side by side in this process; None if nothing does."""
+    items_ended: Callable[[Execution, Sequence[int]], None] | None = None
+    """Is called when items have ended while others may go on, if these do not wait for each other."""
     cancel_called: bool = False
     """Whether ``cancel`` was called."""
     reason: str | None = None
@@ -275,6 +277,8 @@ async def _run_item(execution: Execution, context: Context, *items: int) -> None
     execution.outcomes.update(dict.fromkeys(items, outcome))
     if trace is not None:
         trace.ended(items, outcome)
+    if execution.items_ended is not None:
+        execution.items_ended(execution, items)
 
 
 async def _run_handler(execution: Execution, context: Context) -> Outcome | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -24,6 +24,7 @@ from aioelasticjob.core.commands import (
     NewestView,
     RemoveOrphanMark,
     RunItems,
+    SettleEnded,
 )
 from aioelasticjob.core.effects import EndRun, LostRuns, UpdateRequest
 from aioelasticjob.core.records import is_cut_off
@@ -43,7 +44,7 @@ from aioelasticjob.engine.missed_reports import EXPIRED, REMOVED, left_of
 from aioelasticjob.engine.passes import Awaited, InTask, Pass, Passes
 from aioelasticjob.engine.process_context import ProcessContext
 from aioelasticjob.engine.refusals import READ_DUE
-from aioelasticjob.engine.runs import Runs
+from aioelasticjob.engine.runs import EndedItem, Runs
 from aioelasticjob.engine.settlements import Settlements
 from aioelasticjob.engine.stats import ExecutionStats
 from aioelasticjob.engine.stopping import Stopping
@@ -101,8 +102,9 @@ class JobScheduler:
         self.run_counts = self._stats.run_counts
         self._stopping = stopping
         self._ahead = ClaimAhead(member, shared.starts, settlements)
-        self.runs = Runs(job, views, shared, driver, settlements, stopping, self.passes.activity, tasks)
-        self._choice = Choice(member.id, self._state, self._ahead.lead, driver.offsets.possible)
+        lead = self._ahead.lead
+        self.runs = Runs(job, views, shared, driver, settlements, stopping, self.passes.activity, tasks, lead)
+        self._choice = Choice(member.id, self._state, lead, driver.offsets.possible)
         self._failures = 0
         """How many passes in a row the registry has refused."""
         self._resume_at = 0.0
@@ -185,9 +187,13 @@ class JobScheduler:
 
         The result is the seconds until there can be more to run; None if there may be more now.
         """
-        while (settled := self.runs.take_settled()) is not None:
-            yield from self._choice.ended(*settled)
+        while self.runs.ends:
+            self._state.item_ended(*self.runs.ends.pop(0))
+        while self.runs.settled:
+            yield from self._choice.ended(*self.runs.settled.pop(0))
         if self._stopping.leaves:
+            if self._state.unsettled:
+                yield from self._choice.settle(frozenset(self._state.unsettled))
             if not self.runs.are_over:
                 return inf
             with suppress(RegistryError):  # the next holder reports as missed what this one has excused
@@ -203,14 +209,18 @@ class JobScheduler:
         if self._state.waits_for_runs(view):
             return inf
         yield from self._state.see(view)
+        if self._state.unsettled:
+            yield from self._choice.settle_early(view, before_claims=True)
         run = self._choice.next_run(view)
         taken = None if run is None else (yield from run)
         self._failures = 0
         if self._member.refusals.open:
             self._member.refusals.accepted(READ_DUE)
         if taken is None:
+            if self._state.unsettled and (yield from self._choice.settle_early(view, before_claims=False)):
+                return None
             return self._rest(view)
-        may_be_more = not taken.stale if taken.claim is None else bool(self._state.free())
+        may_be_more = not taken.stale if taken.claim is None else not self._state.all_run
         return None if may_be_more else self._rest(view)
 
     def refused(self, error: RegistryError) -> float:
@@ -253,6 +263,8 @@ class JobScheduler:
             case FollowReleases(items):
                 self.releases.follow(items)
                 return None
+            case SettleEnded(items):
+                return InTask(partial(self.runs.settle_ended, items))
             case AwaitRescueEnd(items):
                 return InTask(partial(self._await_rescue_end, items))
             case RemoveOrphanMark(item, version):
@@ -270,8 +282,32 @@ class JobScheduler:
             if command.fire.requested is not None:
                 return InTask(partial(self._claims.begin_unmonitored, command))
             return ClaimResult(self._claims.unmonitored(command))
-        sent = self._claims.send(command)
-        return Awaited(_claimed, (self._claims, sent), sent.transaction.answer)
+        ended = self.runs.take_unsettled(command.settling)
+        sent = self._claims.send(command, self.runs.settling_with_claim(ended) if ended else ())
+        return Awaited(self._claimed, (sent, ended), sent.transaction.answer)
+
+    def _claimed(self, sent: SentClaim, ended: Mapping[int, EndedItem]) -> object:
+        """Return the result of a claim that was answered, or the work that is left to do for it."""
+        taken = self._claims.claimed(sent)
+        if taken is None:
+            return InTask(partial(self._finish_claim, sent, ended))
+        return self._with_settlement(taken, ended) if sent.command.settling else taken
+
+    async def _finish_claim(self, sent: SentClaim, ended: Mapping[int, EndedItem]) -> ClaimResult:
+        try:
+            taken = await self._claims.finish(sent)
+        except BaseException:
+            self.runs.put_back(ended)
+            raise
+        return self._with_settlement(taken, ended)
+
+    def _with_settlement(self, taken: ClaimResult, ended: Mapping[int, EndedItem]) -> ClaimResult:
+        """Note in the result of a claim what was settled with it; if nothing was claimed, nothing was settled."""
+        if taken.claim is None:
+            self.runs.put_back(ended)
+        else:
+            taken.settled = self.runs.settled_with_claim(ended, taken.claim) if ended else {}
+        return taken
 
     async def _await_rescue_end(self, items: frozenset[int]) -> None:
         with move_on_after(VISIBLE_WITHIN):
@@ -324,7 +360,8 @@ class JobScheduler:
             return 0.0
         now = self._state.clock.now
         timeline = self._state.timeline
-        nothing_comes = timeline.upcoming is None or self._choice.schedule_waits
+        waits_for_end = bool(self._state.open) and (self._state.all_run or self._choice.schedule_waits)
+        nothing_comes = timeline.upcoming is None or waits_for_end
         delay = MAX_WAIT * 1000 if nothing_comes else max(0, timeline.starts_at - now)
         if view.config.monitor_execution and delay > self._ahead.lead:
             delay -= self._ahead.lead
@@ -388,9 +425,3 @@ class ItemReleases:
     async def _until_answered(self, attempt: Callable[[], Awaitable[None]]) -> None:
         await until_answered(self._member, READ_RELEASES, attempt)
         self._member.refusals.accepted(READ_RELEASES)
-
-
-def _claimed(claims: Claims, sent: SentClaim) -> object:
-    """Return the result of a claim that was answered, or the work that is left to do for it."""
-    taken = claims.claimed(sent)
-    return InTask(partial(claims.finish, sent)) if taken is None else taken

@@ -6,7 +6,7 @@ the item's lock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -73,6 +73,7 @@ class Settlements:
         removed: bool = False,
         unfinished: frozenset[int] = NONE,
         errors: Mapping[int, str] | None = None,
+        known: Mapping[int, VersionedRecord] | None = None,
     ) -> Settlement:
         """Begin to end the runs of a claim; ``settled`` or ``finish`` gives the result.
 
@@ -80,17 +81,33 @@ class Settlements:
         orphans.  ``removed`` says that this instance's node is gone.  Then the job may have been removed and made
         again: other instances may hold the locks, and the versions of nodes have begun again at 0.  So the items are
         read first.  ``unfinished`` are the items of streams that have given way, and ``errors`` says why items have
-        failed.
+        failed.  ``known`` are the records of items that have ended before.
         """
         ended = dict[int, VersionedRecord]()
         for item, seen in claim.items.items():
-            outcome = outcomes.get(item)
-            error = ""
-            if errors is not None and outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
-                error = errors.get(item, "")
-            ended[item] = records.ended(seen, outcome, now, error)
+            if known is not None and item in known:
+                ended[item] = known[item]
+            else:
+                ended[item] = ended_record(seen, item, outcomes, errors or {}, now)
         settlement = Settlement([], SETTLE, claim.fire, read_first=removed, unfinished=unfinished)
         return self._begin(settlement, ended, hand_over=hand_over)
+
+    def settle_ended(self, fire: Fire, ended: Ended, *, removed: bool) -> Settlement:
+        """Begin to settle items of a run whose others go on, as ``settle`` does."""
+        return self._begin(Settlement([], SETTLE, fire, read_first=removed), dict(ended))
+
+    def settling_with_claim(self, fire: Fire, ended: Ended) -> list[Op]:
+        """Return the operations that settle ended items, for a transaction that claims items as well."""
+        return self._operations(fire, ended)
+
+    def settled_with_claim(self, ended: Collection[int], claimed: Collection[int]) -> None:
+        """Note that items were settled in the transaction that has claimed some of them again."""
+        self._locks.release(ended)
+        self._locks.executing.update(claimed)
+
+    def still_locked(self, items: Collection[int]) -> None:
+        """Note that items are locked: the transaction that would have settled them was refused."""
+        self._locks.executing.update(items)
 
     def settled(self, settlement: Settlement) -> bool:
         """Whether a settlement was accepted whole; if not, ``finish`` has to be awaited."""
@@ -282,6 +299,19 @@ class Settlements:
         """Send the transaction of the first part."""
         layout = self._member.layout
         ended = settlement.parts[0]
+        operations = self._operations(settlement.fire, ended, settlement.unfinished, settlement.gone)
+        for item in settlement.handed_over.intersection(ended):
+            seen = ended[item]
+            mark = records.encode_mark(seen.record, seen.zxid)
+            operations.append(Create(layout.item(item).orphan, mark))
+        settlement.transaction = send(self._member, operations, settlement.what)
+        return settlement.transaction
+
+    def _operations(
+        self, fire: Fire | None, ended: Ended, unfinished: frozenset[int] = NONE, gone: frozenset[str] = frozenset()
+    ) -> list[Op]:
+        """Return the operations that write records, remove the locks of their items, and note the ends of requests."""
+        layout = self._member.layout
         operations = list[Op]()
         for item, seen in ended.items():
             paths = layout.item(item)
@@ -291,24 +321,28 @@ class Settlements:
             operations.append(Delete(paths.running))
         rescuing = self._locks.rescuing
         operations += [Delete(layout.item(item).failover) for item in ended if item in rescuing]
-        for item in settlement.handed_over.intersection(ended):
-            seen = ended[item]
-            mark = records.encode_mark(seen.record, seen.zxid)
-            operations.append(Create(layout.item(item).orphan, mark))
-        if settlement.fire is not None and settlement.fire.requested is not None:
+        if fire is not None and fire.requested is not None:
             outcomes = dict[int, str]()
             for item, seen in ended.items():
                 if seen.record.completed:
-                    outcomes[item] = LEFT_OPEN if item in settlement.unfinished else seen.record.outcome
-            noted = settling(layout, settlement.fire, outcomes)
-            operations += [one for one in noted if one.path not in settlement.gone]
-        settlement.transaction = send(self._member, operations, settlement.what)
-        return settlement.transaction
+                    outcomes[item] = LEFT_OPEN if item in unfinished else seen.record.outcome
+            noted = settling(layout, fire, outcomes)
+            operations += [one for one in noted if one.path not in gone]
+        return operations
 
     def _note_settled(self, settlement: Settlement, committed: Committed) -> None:
         """Note the records that the transaction of the first part has written."""
         for (item, seen), version in zip(settlement.parts[0].items(), committed.versions[::2], strict=False):
             settlement.written[item] = VersionedRecord(seen.record, version, committed.zxid)
+
+
+def ended_record(
+    seen: VersionedRecord, item: int, outcomes: Mapping[int, Outcome], errors: Mapping[int, str], now: int
+) -> VersionedRecord:
+    """Return the record of an item whose run has ended, given the one that its claim has written."""
+    outcome = outcomes.get(item)
+    error = errors.get(item, "") if outcome in (Outcome.FAILED, Outcome.TIMED_OUT) else ""
+    return records.ended(seen, outcome, now, error)
 
 
 def _leave_out_refused(layout: Layout, settlement: Settlement, conflict: Conflict) -> None:

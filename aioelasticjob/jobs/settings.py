@@ -54,7 +54,7 @@ class CommonSettings(TypedDict, total=False):
     same second; less than the time until the next moment. The delay follows from the job's name and the moment, so it
     is the same in all instances. 0 is off."""
     sharding_total_count: int
-    """The number of items, 1 to 10,000."""
+    """The number of items, 1 to 10,000. By default one slow item delays the others on its process."""
     sharding_item_parameters: Mapping[int, str] | str
     """A text for each item: `{0: "Beijing"}`, or `"0=Beijing,1=Shanghai"`."""
     job_parameter: str | Mapping[str, object]
@@ -65,6 +65,9 @@ class CommonSettings(TypedDict, total=False):
     items_at_once: int | None
     """How many items of the job a process runs side by side, 1 to 10,000; `None` is all that it holds. Not with
     `per="instance"` or `streaming`."""
+    independent_items: bool
+    """With `True` the next moment of an item waits only for that item; with `False` one slow item delays the others on
+    its process. Not with `per="instance"` or `streaming`."""
     failover: bool
     """If an instance dies during a run, another instance runs the item again at once. Needs `monitor_execution`."""
     max_rescues: int

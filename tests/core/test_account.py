@@ -221,7 +221,7 @@ def test_a_claim_that_was_given_back_owes_its_moment_to_the_next_holder() -> Non
     assert claim is not None
     case.locks.clear()
     case.write(0, replace(before, accounted=slot(2) - 1))
-    state.read_again([0])
+    state.ended({}, claim)
     case.now = 3.1
     case.see(state)
     case.begin(state)

@@ -277,6 +277,7 @@ def test_every_setting_is_changed_below_or_there_is_a_reason() -> None:
         *("must_end_within", "must_start_within"),  # are for the command alert: tests/cli/test_alert.py
         *("retry", "attempt_timeout", "items_at_once"),  # test_attempts
         *("after", "after_outcome"),  # test_followers
+        "independent_items",  # test_independent_items
         *(name for name in JobConfig.model_fields if section_of(name) is DATAFLOW),  # test_dataflow_cluster
         "options",  # are a kind's, and checked by it: tests/jobs
     } == set(JobConfig.model_fields)

@@ -27,6 +27,7 @@ from aioelasticjob.engine.local_jobs import LocalJob
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.offsets import Offsets
 from aioelasticjob.engine.pacing import Pacing
+from aioelasticjob.engine.runs import OpenRun, Runs
 from aioelasticjob.engine.settlements import Settlement, Settlements
 from aioelasticjob.errors import RegistryError
 from aioelasticjob.jobs.context import Context
@@ -299,3 +300,24 @@ def rescue_the_cancelled() -> Iterator[None]:
         mock.patch.object(choice, "ended_as", ended_as),
     ):
         yield
+
+
+def end_together() -> AbstractContextManager[object]:
+    """Take the end of an independent item for the end of all items of its claim."""
+
+    def items_ended(self: Runs, run: OpenRun, _execution: Execution, _items: Sequence[int]) -> None:
+        going_on = [item for item in run.claim.items if item not in self._ended_items and item not in run.left]
+        self._note_ends(run, going_on, dict.fromkeys(going_on, Outcome.COMPLETED), {})
+        self._passes.wake()
+
+    return mock.patch.object(Runs, "_items_ended", items_ended)
+
+
+def keep_what_has_ended() -> AbstractContextManager[object]:
+    """Leave independent items that have ended unsettled until they are claimed again, whoever holds them by then."""
+    return mock.patch.object(JobState, "to_settle", return_value=frozenset())
+
+
+def settle_again() -> AbstractContextManager[object]:
+    """Settle all items of a claim when its last run has ended, also those that were settled and claimed again since."""
+    return mock.patch.object(Runs, "_leave_out_settled")

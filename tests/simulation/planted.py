@@ -79,6 +79,7 @@ class Planted:
     requests: bool = False
     streams: bool = False
     schedules: bool = False
+    independent: bool = False
     seeds: int = 1
     """How many seeds it took when it was measured last."""
 
@@ -87,6 +88,7 @@ class Planted:
         kinds = tuple(filter(None, self.kinds.split(",")))
         asked = {"failover": self.failover, "wild": self.wild, "requests": self.requests}
         asked |= {"streams": self.streams, "schedules": self.schedules}
+        asked["independent"] = self.independent
         wanted = self.tweak(plan(seed, kinds=kinds, **asked))
         if sound:
             return live(wanted)
@@ -108,6 +110,9 @@ class Planted:
 
 CHECKPOINTS = "drop,expire,pause"
 PLANTED = (
+    Planted(defects.end_together, "one runner", "", requests=True, independent=True, seeds=2),
+    Planted(defects.keep_what_has_ended, "nothing lost", "", requests=True, independent=True),
+    Planted(defects.settle_again, "cut off untold", "", requests=True, independent=True, seeds=2),
     Planted(defects.no_deadline, "one runner", "drop", dragging, seeds=3),
     Planted(defects.claim_on_hearsay, "one run per slot", "delay,expire,leave,crash", hasty, seeds=5),
     Planted(defects.claim_without_lock, "one runner", "crash,leave,pause,reconfigure", dragging),

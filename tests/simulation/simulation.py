@@ -76,6 +76,7 @@ def replay(plan: Plan) -> str:
     failover += " --streams" if plan.streams else ""
     failover += " --schedules" if plan.schedules else ""
     failover += " --at-run-time" if plan.at_run_time else ""
+    failover += " --independent" if any(("independent_items", True) in job.settings for job in plan.jobs) else ""
     return f"python -m tests.simulation --seeds {plan.seed}{minutes}{kinds}{failover} --trace"
 
 
@@ -92,6 +93,7 @@ def plan(
     streams: bool = False,
     schedules: bool = False,
     at_run_time: bool = False,
+    independent: bool = False,
 ) -> Plan:
     """Return what a seed decides on; ``kinds`` are the only faults wanted, all if empty.
 
@@ -100,6 +102,7 @@ def plan(
     With ``retries`` handlers fail some attempts of a run, and are called again.  With ``requests`` programs ask for
     runs, besides everything else that happens.  With ``streams`` they ask streaming jobs for them.  With ``schedules``
     jobs have schedules of every kind.  With ``at_run_time`` programs leave jobs, and add them again, while they run.
+    With ``independent`` the items of a job do not wait for each other, and some run much longer than others.
     """
     dice = Random(f"plan {seed}")
     hosts = dice.randint(3, 7)
@@ -118,6 +121,8 @@ def plan(
         jobs = surroundings.jobs(seed, jobs, kinds)
     if retries:
         jobs = tuple(_with_attempts(job, Random(f"retries {seed} {job.name}")) for job in jobs)
+    if independent:
+        jobs = tuple(map(_independent, jobs))
     if streams:
         jobs, requests = tuple(map(streaming.streaming, jobs)), True
     if schedules:
@@ -232,6 +237,12 @@ def _with_attempts(job: JobPlan, dice: Random) -> JobPlan:
     return replace(job, settings=tuple(settings.items()), failing=dice.choice([0.3, 0.6]), attempts=attempts)
 
 
+def _independent(job: JobPlan) -> JobPlan:
+    """Return a job whose items are independent: most runs are short, and some outlast several moments."""
+    settings = {**dict(job.settings), "per": "item", "independent_items": True}
+    return replace(job, items=max(3, job.items), settings=tuple(settings.items()), longest=0.9, dragging=0.2)
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep logs from being made: a cluster under faults has much to say, and the history says it better."""
@@ -284,6 +295,7 @@ def _plans(given: argparse.Namespace) -> Iterator[Plan]:
     wanted = {"minutes": given.minutes, "kinds": kinds, "failover": given.failover, "wild": given.wild}
     wanted |= {"hostile": given.hostile, "retries": given.retries, "requests": given.requests}
     wanted |= {"streams": given.streams, "schedules": given.schedules, "at_run_time": given.at_run_time}
+    wanted["independent"] = given.independent
     return (plan(seed, **wanted) for seed in seeds)
 
 
@@ -307,6 +319,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--streams", action="store_true", help="the same, and all jobs are streaming ones")
     parser.add_argument("--schedules", action="store_true", help="let jobs have schedules of every kind, and jitter")
     parser.add_argument("--at-run-time", action="store_true", help="let programs leave jobs, and add them again")
+    parser.add_argument("--independent", action="store_true", help="let the items of jobs not wait for each other")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
     parser.add_argument("--trace", action="store_true", help="print the whole history")
     return parser

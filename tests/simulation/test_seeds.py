@@ -147,6 +147,13 @@ def test_a_cluster_keeps_its_promises_while_programs_leave_jobs_and_add_them_aga
     assert len(taken_out & unregistered) > 3
 
 
+@pytest.mark.parametrize("failover", [False, True])
+def test_clusters_keep_their_promises_with_independent_items_of_very_different_lengths(failover: bool) -> None:
+    for seed in range(4):
+        verdict = live(plan(seed, failover=failover, requests=True, independent=True))
+        assert not verdict.violations, verdict.report()
+
+
 def test_a_seed_repeats_itself_exactly() -> None:
     once, again, other = live(plan(7)), live(plan(7)), live(plan(8))
     assert once.fingerprint == again.fingerprint != other.fingerprint

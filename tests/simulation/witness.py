@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from aioelasticjob.zookeeper.codes import ErrorCode, EventType, RequestError
 from aioelasticjob.zookeeper.connection import Connection
 from aioelasticjob.zookeeper.datatree import AppliedOperation, Author, DataTree
-from aioelasticjob.zookeeper.messages import Write
+from aioelasticjob.zookeeper.messages import Check, Delete, SetData, Write
 from aioelasticjob.zookeeper.processor import Processor
 from aioelasticjob.zookeeper.sessions import Sessions
 from tests.simulation.refusals import CONFLICTS, NO_ERROR, Refusals
@@ -41,6 +41,7 @@ class Witness(DataTree):
         refused = self.refusals.find(self, writes, self._host(author.session))
         if refused is None or refused[0].applied:
             results = super().apply_all(writes, author)
+            self._witness_settlement(writes, results, author)
             self._witness(heard, author.session, author.zxid, ending=False)
             failed = next((one for one in results if isinstance(one, ErrorCode) and one not in NO_ERROR), None)
             if refused is None or failed is not None:
@@ -69,6 +70,23 @@ class Witness(DataTree):
         heard = len(self.events)
         super().end_session(session, zxid)
         self._witness(heard, session, zxid, ending=True)
+
+    def _witness_settlement(
+        self, writes: Sequence[Write], results: Sequence[AppliedOperation | ErrorCode], author: Author
+    ) -> None:
+        """Note what a transaction writes and writes over: it settles runs, and claims the same items again."""
+        newest = {one.path: number for number, one in enumerate(writes) if not isinstance(one, Check)}
+        changes = list[Change]()
+        for number, one in enumerate(writes):
+            path = (one.path or "").removeprefix(f"/{NAMESPACE}")
+            if isinstance(one, Check) or newest[one.path] == number:
+                continue
+            if isinstance(one, SetData):
+                changes.append(Change(path, one.data))
+            elif isinstance(one, Delete):
+                changes.append(Change(path, None))
+        if changes and not any(isinstance(one, ErrorCode) for one in results):
+            self.history.note(Written(self.history.now(), author.zxid, author.session, tuple(changes)))
 
     def _witness(self, heard: int, session: int, zxid: int, *, ending: bool) -> None:
         changes: dict[str, Change] = {}
