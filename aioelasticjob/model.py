@@ -235,6 +235,20 @@ class Claim:
         return {item: seen.zxid for item, seen in self.items.items()} if self.is_recorded else {}
 
 
+@value
+class EndedItem:
+    """An item whose run has ended, and is not settled yet."""
+
+    claim: Claim
+    record: VersionedRecord
+    """The record that its settlement writes, with the version that the claim has written."""
+
+    def written(self, zxid: int = 0) -> VersionedRecord:
+        """Return the item's record once it is settled."""
+        version = self.record.version
+        return VersionedRecord(self.record.record, None if version is None else version + 1, zxid)
+
+
 @dataclass(frozen=True, slots=True)
 class ZoneRules:
     """The rules of a time zone as a process has them."""

@@ -52,6 +52,7 @@ from aioelasticjob.model import (
     SCHEDULED,
     Claim,
     ClockReading,
+    EndedItem,
     Fire,
     FireSource,
     Outcome,
@@ -163,8 +164,8 @@ class JobState:
         """The claims whose runs go on here.  Each item is in at most one of them."""
         self._busy = dict[int, Claim]()
         """The items that run, each with its claim.  None is claimed, whatever the registry shows of it meanwhile."""
-        self.unsettled = dict[int, Claim]()
-        """Items whose run has ended, and is not settled yet, each with its claim.
+        self.unsettled = dict[int, EndedItem]()
+        """Items whose run has ended, while nobody has begun to settle it.
 
         They are known as they will be when it is settled, so they can be claimed again, together with the settlement.
         """
@@ -322,7 +323,8 @@ class JobState:
     def claim(self, view: JobView, fire: Fire, found: Mapping[int, Item]) -> tuple[ClaimItems, dict[int, Closing]]:
         """Return the command that claims items, and what is reported of each item once it is claimed.
 
-        The claim of a scheduled moment accounts for all moments up to it.
+        The claim of a scheduled moment accounts for all moments up to it.  Except for a rescue, a claim settles what
+        has ended here.
         """
         begins = self.clock.now
         next_fire = self.timeline.upcoming or 0
@@ -342,7 +344,9 @@ class JobState:
             if missed or gone:
                 promised[number] = Closing(record, tuple(missed), newest, given_up=gone)
         before = {number: item.seen for number, item in found.items()}
-        settling = NONE if fire.source is FireSource.FAILOVER or not self.unsettled else frozenset(self.unsettled)
+        settling = dict[int, EndedItem]()
+        if fire.source is not FireSource.FAILOVER:
+            settling, self.unsettled = self.unsettled, settling
         return ClaimItems(view, fire, before, wanted, settling), promised
 
     def claimed(self, claim: Claim, promised: Mapping[int, Closing]) -> None:
@@ -359,61 +363,75 @@ class JobState:
         if promised:
             self._report({number: one for number, one in promised.items() if number in claim.items})
 
-    def item_ended(self, number: int, claim: Claim, ended: VersionedRecord) -> None:
-        """Note that the run of an item has ended, while others of its claim go on.
+    def item_ended(self, number: int, ended: EndedItem) -> None:
+        """Note that the run of an item has ended, while others of its claim may go on.
 
-        ``ended`` is the record that its settlement is going to write.  A run without records needs no settlement.
+        A run without records needs no settlement.
         """
-        if self._busy.get(number) is not claim:
-            return
         del self._busy[number]
-        if claim.is_recorded:
-            self.unsettled[number] = claim
+        if ended.claim.is_recorded:
+            self.unsettled[number] = ended
         if (item := self.items.get(number)) is not None:
-            self.items[number] = settled(item, ended)
+            self.items[number] = settled(item, ended.written())
 
-    def settled_early(self, numbers: Iterable[int], written: Mapping[int, VersionedRecord]) -> None:
-        """Note that runs which had ended are settled, and what was written; what was not is read again."""
-        for number in numbers:
-            self.unsettled.pop(number, None)
-            item = self.items.get(number)
-            if item is not None and number in written:
-                self.items[number] = settled(item, written[number])
-            elif item is not None:
-                self._unread.add(number)
-
-    def to_settle(self, view: JobView, soon: int = 0) -> frozenset[int]:
+    def to_settle(self, view: JobView, soon: int) -> frozenset[int]:
         """Return the items whose ended runs are settled without waiting for their next claim.
 
         Another instance holds them now, they are switched off, or this instance leaves: nobody claims them here.  Or
         all runs of their claim have ended, and no moment has come, or comes until ``soon``, for which they are claimed.
         """
-        if not self.unsettled:
-            return NONE
         if not view.assignment_stands or self._me not in view.active:
             return frozenset(self.unsettled)
         until = self.timeline.has_come(soon)
-        others = list[int]()
-        for number, claim in self.unsettled.items():
-            item = self.items.get(number)
-            if item is None or not self._is_free(number, item):
-                others.append(number)
-                continue
-            others_go_on = any(one is claim for one in self.open)
-            if not others_go_on and not self.timeline.has_moment(item.accounted, until):
-                others.append(number)
-        return frozenset(others)
+        return frozenset([number for number in self.unsettled if not self._settlement_waits(number, until)])
+
+    def _settlement_waits(self, number: int, until: int) -> bool:
+        """Whether the settlement of an item that has ended waits for others, or for the claim of a moment."""
+        item = self.items.get(number)
+        if item is None or not self._is_free(number, item):
+            return False
+        claim = self.unsettled[number].claim
+        others_go_on = any(one is claim for one in self.open)
+        return others_go_on or self.timeline.has_moment(item.accounted, until)
+
+    def take_unsettled(self, numbers: Collection[int]) -> dict[int, EndedItem]:
+        """Return some items whose runs have ended; the caller settles them."""
+        return {number: self.unsettled.pop(number) for number in sorted(numbers)}
+
+    def begin_to_settle(self, ended: Mapping[int, EndedItem]) -> list[tuple[Claim, dict[int, VersionedRecord]]]:
+        """Note that items are being settled: until ``ended`` is called they are busy.
+
+        Return those of each claim as a claim of their own, with the records to write.
+        """
+        parts = list[tuple[Claim, dict[int, VersionedRecord]]]()
+        left = dict(ended)
+        while left:
+            claim = next(iter(left.values())).claim
+            records = {number: one.record for number, one in left.items() if one.claim is claim}
+            left = {number: one for number, one in left.items() if one.claim is not claim}
+            part = replace(claim, items={number: claim.items[number] for number in records})
+            parts.append((part, records))
+            self.open = (*self.open, part)
+            self._busy |= dict.fromkeys(records, part)
+        return parts
+
+    def settled_with_claim(self, ended: Mapping[int, EndedItem], claim: Claim) -> None:
+        """Note that items were settled in the transaction that has claimed others, or the same again."""
+        zxid = next(iter(claim.items.values())).zxid
+        for number, one in ended.items():
+            if (item := self.items.get(number)) is not None:
+                self.items[number] = settled(item, one.written(zxid))
 
     def ended(self, written: Mapping[int, VersionedRecord], claim: Claim) -> None:
-        """Note what the settlement of a claim has written; items that it has not settled are read again."""
+        """Note what the settlement of a claim has written; items that it has not settled are read again.
+
+        Items that had ended before are settled apart, and may run again.
+        """
         self.open = tuple([one for one in self.open if one is not claim])
         for number in claim.items:
-            if self._busy.get(number) is claim:
-                del self._busy[number]
-            elif self.unsettled.get(number) is claim and number in written:
-                del self.unsettled[number]
-            else:  # it was or will be settled by itself, and may run again
+            if self._busy.get(number) is not claim:
                 continue
+            del self._busy[number]
             item = self.items.get(number)
             if item is None:
                 continue
@@ -427,7 +445,8 @@ class JobState:
 
         What is known of the items is forgotten then, and a run that goes on would be forgotten with it.
         """
-        return bool(self.open) and (self._switched_at(view) is not None or self._switches_records(view))
+        has_runs = bool(self.open or self.unsettled)
+        return has_runs and (self._switched_at(view) is not None or self._switches_records(view))
 
     def refuse(self, why: ElasticJobError) -> None:
         """Report that this instance refuses a fire."""

@@ -17,6 +17,7 @@ from aioelasticjob.core.account import JobState
 from aioelasticjob.core.commands import (
     AwaitMoment,
     AwaitRescueEnd,
+    ClaimItems,
     ClaimResult,
     GiveBack,
     NoteAnswer,
@@ -35,7 +36,18 @@ from aioelasticjob.core.requested_runs import RequestedRuns
 from aioelasticjob.core.requests import is_id
 from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import ClockSkew, RegistryError, SessionEnded, Suspended
-from aioelasticjob.model import ASKED, NONE, SCHEDULED, Claim, Fire, FireSource, Progress, Requested, VersionedRecord
+from aioelasticjob.model import (
+    ASKED,
+    NONE,
+    SCHEDULED,
+    Claim,
+    EndedItem,
+    Fire,
+    FireSource,
+    Progress,
+    Requested,
+    VersionedRecord,
+)
 
 MayHaveOffsets: TypeAlias = Callable[[frozenset[int]], frozenset[int]]
 
@@ -88,21 +100,21 @@ class Choice:
             return False
         return config.streaming or self._state.runs_for_schedule
 
-    def settle_early(self, view: JobView, *, before_claims: bool) -> Steps[bool]:
-        """Settle the runs that have ended and that are not settled together with a claim, now or soon.
+    def settle_unclaimed(self, view: JobView, *, is_claiming: bool) -> Steps[None]:
+        """Settle what has ended and is not settled together with a claim, now or soon.
 
-        That is asked ``before_claims`` are made, and if none was made.  The result is whether there were any.
+        If nothing was claimed, though it could have been, no moment is waited for (``is_claiming`` is False).
         """
-        soon = self._state.clock.now + self._lead if before_claims else 0
-        early = self._state.to_settle(view, soon)
-        if early:
-            yield from self.settle(early)
-        return bool(early)
+        soon = self._state.clock.now + self._lead if is_claiming else 0
+        yield from self.settle(self._state.to_settle(view, soon))
 
-    def settle(self, items: frozenset[int]) -> Steps[None]:
-        """Settle the runs of items that have ended, while others of their claims go on."""
-        written: Mapping[int, VersionedRecord] = yield SettleEnded(items)
-        self._state.settled_early(items, written)
+    def settle(self, items: Collection[int]) -> Steps[None]:
+        """Settle what has ended of these items."""
+        yield from self._settle(self._state.take_unsettled(items))
+
+    def _settle(self, ended: Mapping[int, EndedItem]) -> Steps[None]:
+        for claim, records in self._state.begin_to_settle(ended):
+            yield SettleEnded(claim, records)
 
     def _run_unscheduled(self, view: JobView) -> Steps[ClaimResult | None]:
         """Run an orphan, or what an operator asked for; otherwise what is due."""
@@ -135,9 +147,10 @@ class Choice:
         return self._run_held(view, fire, items)
 
     def _refuse(self, view: JobView, items: frozenset[int], skew: ClockSkew) -> Steps[None]:
-        if self._state.unsettled:
-            yield from self.settle(frozenset(self._state.unsettled))
-        yield from self._state.refuse_due(view, items, skew)
+        if self._state.unsettled:  # then another pass refuses them
+            yield from self.settle(self._state.unsettled)
+        else:
+            yield from self._state.refuse_due(view, items, skew)
 
     def _due_soon(self, view: JobView) -> Steps[ClaimResult] | None:
         """Return the run of the next moment, if it is to be claimed now.
@@ -169,17 +182,13 @@ class Choice:
         """Claim items, and begin to run those that the claim has got; return the result of the claim."""
         state = self._state
         if state.unsettled and len(items) + len(state.unsettled) > MOST_TOGETHER:
-            yield from self.settle(frozenset(state.unsettled))
-            items = {number: state.items.get(number, item) for number, item in items.items()}
+            yield from self.settle(state.unsettled)
+            return ClaimResult()
         if view.tree.outdated:  # since this was decided, the connection may have been lost
             return ClaimResult()
         command, promised = state.claim(view, fire, items)
-        taken: ClaimResult = yield command
+        taken = yield from self._claim(command)
         claim = taken.claim
-        if command.settling and taken.settled is None:
-            yield from self.settle(command.settling)
-        elif command.settling:
-            state.settled_early(command.settling, taken.settled or {})
         state.read_again(taken.renewed)
         if taken.obstructed:
             slot = fire.slot if fire.source in SCHEDULED else 0
@@ -194,6 +203,19 @@ class Choice:
             yield GiveBack()
             return ClaimResult(renewed=frozenset(claim.items))
         yield RunItems(view, claim, offsets)
+        return taken
+
+    def _claim(self, command: ClaimItems) -> Steps[ClaimResult]:
+        """Claim items.  If the claim settles what has ended, and is not accepted, that is settled alone."""
+        try:
+            taken: ClaimResult = yield command
+        except RegistryError:
+            yield from self._settle(command.settling)
+            raise
+        if taken.claim is None:
+            yield from self._settle(command.settling)
+        else:
+            self._state.settled_with_claim(command.settling, taken.claim)
         return taken
 
     def _await_moment(self, view: JobView, claim: Claim) -> Steps[bool]:

@@ -6,7 +6,7 @@ A report has no answer.  The answer to a command is sent in, or the error of the
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from aioelasticjob.core.reasons import Newest
@@ -14,7 +14,7 @@ from aioelasticjob.core.timeline import Passed
 from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import ElasticJobError, RegistryError
 from aioelasticjob.ground.values import value
-from aioelasticjob.model import NONE, Claim, Fire, Record, VersionedRecord
+from aioelasticjob.model import NONE, Claim, EndedItem, Fire, Record, VersionedRecord
 
 
 @value
@@ -139,8 +139,6 @@ class ClaimResult:
     """Items that cannot be claimed because nodes that somebody has made by hand prevent it."""
     renewed: frozenset[int] = NONE
     """Items that were not claimed because records or locks have changed since they were read."""
-    settled: Mapping[int, VersionedRecord] | None = None
-    """The records of the settlement that was written together with the claim; None if it was not written."""
 
 
 @value
@@ -156,8 +154,8 @@ class ClaimItems:
     """The records that the items have."""
     wanted: dict[int, Record]
     """The records that the claim writes."""
-    settling: frozenset[int] = NONE
-    """Items whose runs have ended: their settlement is written together with the claim."""
+    settling: Mapping[int, EndedItem] = field(default_factory=dict)
+    """Items whose runs have ended: their settlement is written together with the claim, or nothing is."""
 
 
 @value
@@ -204,12 +202,15 @@ class RunItems:
 
 @value
 class SettleEnded:
-    """Settle the runs of items that have ended, while others of their claims go on.
+    """Begin to settle items whose runs have ended, apart from others of their claim.  It has no answer.
 
-    The answer is the records that were written, by item.
+    It goes on by itself, and is over as the run of a claim is.
     """
 
-    items: frozenset[int]
+    claim: Claim
+    """Their claim, without its other items."""
+    records: dict[int, VersionedRecord]
+    """The records to write, by item."""
 
 
 @value

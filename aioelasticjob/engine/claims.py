@@ -64,15 +64,15 @@ class SentClaim:
     first: int
     """How many operations precede those of the items."""
     transaction: SentTransaction
-    with_settlement: bool = False
-    """Whether runs that have ended are settled in this transaction."""
+    settles: bool = False
+    """Whether this transaction also settles runs that have ended."""
     later: tuple[Sequence[int], ...] = ()
     """The items of each transaction that is sent later."""
 
     @property
-    def all_items(self) -> set[int]:
-        """The items of this transaction and of later ones."""
-        return {*self.items, *chain.from_iterable(self.later)}
+    def new_items(self) -> set[int]:
+        """The items of this transaction and of later ones that this instance has not locked yet."""
+        return {*self.items, *chain.from_iterable(self.later)} - self.command.settling.keys()
 
 
 class Claims:
@@ -103,8 +103,8 @@ class Claims:
     def claimed(self, sent: SentClaim) -> ClaimResult | None:
         """Return the result of a claim that was accepted whole or outdated; None if ``finish`` is needed."""
         answer = answer_to(self._member, sent.transaction)
-        if isinstance(answer, Conflict) and answer.index < sent.first and not sent.with_settlement:
-            self._locks.executing.difference_update(sent.all_items)
+        if isinstance(answer, Conflict) and (answer.index < sent.first or sent.settles):
+            self._locks.executing.difference_update(sent.new_items)
             return ClaimResult(stale=True)
         if sent.later or not isinstance(answer, Committed):
             return None
@@ -132,7 +132,7 @@ class Claims:
                 raise  # otherwise the items claimed before are run and settled; the others are still due
         finally:
             got = () if taken.claim is None else taken.claim.items.keys()
-            self._locks.executing.difference_update(sent.all_items.difference(got))
+            self._locks.executing.difference_update(sent.new_items.difference(got))
         return taken
 
     def unmonitored(self, command: ClaimItems) -> Claim:
@@ -206,12 +206,12 @@ class Claims:
         """
         has_parts = len(sent.items) > 1
         try:
-            may_be_split = has_parts or sent.with_settlement
+            may_be_split = has_parts or sent.settles
             committed = await result_of(self._member, sent.transaction, has_parts=may_be_split)
             self._note_claimed(sent, committed, taken)
         except NodeTooLarge:
-            if sent.with_settlement:
-                taken.renewed = taken.renewed.union(sent.items)  # the settlement is written alone first
+            if sent.settles:
+                taken.stale = True  # the next claim is made once what has ended is settled alone
                 return
             if not has_parts:
                 raise
@@ -219,10 +219,7 @@ class Claims:
                 if not taken.stale:
                     await self._take(self._send(sent.command, half), taken)
         except Conflict as conflict:
-            if sent.with_settlement:
-                taken.renewed = taken.renewed.union(sent.items)
-                return
-            if conflict.index < sent.first:
+            if conflict.index < sent.first or sent.settles:
                 taken.stale = True
                 return
             met = (sent.command.fire, str(conflict))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -44,7 +44,7 @@ from aioelasticjob.engine.missed_reports import EXPIRED, REMOVED, left_of
 from aioelasticjob.engine.passes import Awaited, InTask, Pass, Passes
 from aioelasticjob.engine.process_context import ProcessContext
 from aioelasticjob.engine.refusals import READ_DUE
-from aioelasticjob.engine.runs import EndedItem, Runs
+from aioelasticjob.engine.runs import Runs
 from aioelasticjob.engine.settlements import Settlements
 from aioelasticjob.engine.stats import ExecutionStats
 from aioelasticjob.engine.stopping import Stopping
@@ -102,9 +102,8 @@ class JobScheduler:
         self.run_counts = self._stats.run_counts
         self._stopping = stopping
         self._ahead = ClaimAhead(member, shared.starts, settlements)
-        lead = self._ahead.lead
-        self.runs = Runs(job, views, shared, driver, settlements, stopping, self.passes.activity, tasks, lead)
-        self._choice = Choice(member.id, self._state, lead, driver.offsets.possible)
+        self.runs = Runs(job, views, shared, driver, settlements, stopping, self.passes.activity, tasks)
+        self._choice = Choice(member.id, self._state, self._ahead.lead, driver.offsets.possible)
         self._failures = 0
         """How many passes in a row the registry has refused."""
         self._resume_at = 0.0
@@ -140,8 +139,8 @@ class JobScheduler:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no pass is under way, and no run goes on."""
-        return self.passes.is_at_rest and self.runs.are_over
+        """Whether no pass is under way, no run goes on, and none is to be settled."""
+        return self.passes.is_at_rest and self.runs.are_over and not self._state.unsettled
 
     @property
     def shutdown_timeout(self) -> float:
@@ -187,19 +186,19 @@ class JobScheduler:
 
         The result is the seconds until there can be more to run; None if there may be more now.
         """
-        while self.runs.ends:
-            self._state.item_ended(*self.runs.ends.pop(0))
+        self._note_ended_items()
         while self.runs.settled:
             yield from self._choice.ended(*self.runs.settled.pop(0))
         if self._stopping.leaves:
-            if self._state.unsettled:
-                yield from self._choice.settle(frozenset(self._state.unsettled))
+            yield from self._choice.settle(self._state.unsettled)
             if not self.runs.are_over:
                 return inf
             with suppress(RegistryError):  # the next holder reports as missed what this one has excused
                 yield from self._state.leave(self.views.value)
             self._tasks.owner.end_soon()
             return inf
+        if self._state.unsettled:
+            yield from self._choice.settle_unclaimed(self.views.value, is_claiming=True)
         pause = self._resume_at - self._loop.time()
         if pause > 0:
             return pause
@@ -207,21 +206,24 @@ class JobScheduler:
         if view.tree.outdated:
             view = yield NewestView()
         if self._state.waits_for_runs(view):
+            yield from self._choice.settle(self._state.unsettled)
             return inf
         yield from self._state.see(view)
-        if self._state.unsettled:
-            yield from self._choice.settle_early(view, before_claims=True)
         run = self._choice.next_run(view)
         taken = None if run is None else (yield from run)
         self._failures = 0
         if self._member.refusals.open:
             self._member.refusals.accepted(READ_DUE)
         if taken is None:
-            if self._state.unsettled and (yield from self._choice.settle_early(view, before_claims=False)):
-                return None
+            if self._state.unsettled:
+                yield from self._choice.settle_unclaimed(view, is_claiming=False)
             return self._rest(view)
         may_be_more = not taken.stale if taken.claim is None else not self._state.all_run
         return None if may_be_more else self._rest(view)
+
+    def _note_ended_items(self) -> None:
+        while self.runs.ended_items:
+            self._state.item_ended(*self.runs.ended_items.pop(0))
 
     def refused(self, error: RegistryError) -> float:
         """Return after how many seconds the next pass begins; the items stay due."""
@@ -263,8 +265,9 @@ class JobScheduler:
             case FollowReleases(items):
                 self.releases.follow(items)
                 return None
-            case SettleEnded(items):
-                return InTask(partial(self.runs.settle_ended, items))
+            case SettleEnded(claim, records):
+                self.runs.settle(claim, records)
+                return None
             case AwaitRescueEnd(items):
                 return InTask(partial(self._await_rescue_end, items))
             case RemoveOrphanMark(item, version):
@@ -282,32 +285,26 @@ class JobScheduler:
             if command.fire.requested is not None:
                 return InTask(partial(self._claims.begin_unmonitored, command))
             return ClaimResult(self._claims.unmonitored(command))
-        ended = self.runs.take_unsettled(command.settling)
-        sent = self._claims.send(command, self.runs.settling_with_claim(ended) if ended else ())
-        return Awaited(self._claimed, (sent, ended), sent.transaction.answer)
+        settling = self._settlements.settling_with_claim(command.settling)
+        sent = self._claims.send(command, settling)
+        return Awaited(self._claimed, (sent,), sent.transaction.answer)
 
-    def _claimed(self, sent: SentClaim, ended: Mapping[int, EndedItem]) -> object:
+    def _claimed(self, sent: SentClaim) -> object:
         """Return the result of a claim that was answered, or the work that is left to do for it."""
         taken = self._claims.claimed(sent)
         if taken is None:
-            return InTask(partial(self._finish_claim, sent, ended))
-        return self._with_settlement(taken, ended) if sent.command.settling else taken
-
-    async def _finish_claim(self, sent: SentClaim, ended: Mapping[int, EndedItem]) -> ClaimResult:
-        try:
-            taken = await self._claims.finish(sent)
-        except BaseException:
-            self.runs.put_back(ended)
-            raise
-        return self._with_settlement(taken, ended)
-
-    def _with_settlement(self, taken: ClaimResult, ended: Mapping[int, EndedItem]) -> ClaimResult:
-        """Note in the result of a claim what was settled with it; if nothing was claimed, nothing was settled."""
-        if taken.claim is None:
-            self.runs.put_back(ended)
-        else:
-            taken.settled = self.runs.settled_with_claim(ended, taken.claim) if ended else {}
+            return InTask(partial(self._finish_claim, sent))
+        self._note_settled_with(sent, taken)
         return taken
+
+    async def _finish_claim(self, sent: SentClaim) -> ClaimResult:
+        taken = await self._claims.finish(sent)
+        self._note_settled_with(sent, taken)
+        return taken
+
+    def _note_settled_with(self, sent: SentClaim, taken: ClaimResult) -> None:
+        if taken.claim is not None and sent.settles:
+            self._settlements.settled_with_claim(sent.command.settling, taken.claim.items)
 
     async def _await_rescue_end(self, items: frozenset[int]) -> None:
         with move_on_after(VISIBLE_WITHIN):
@@ -343,8 +340,12 @@ class JobScheduler:
         The caller has cancelled all tasks.
         """
         self.passes.end_pass()
+        self._note_ended_items()
         with move_on_after(self._stopping.settle_timeout, shield=True), suppress(SessionEnded):
             await self.runs.finish()
+            unsettled = self._state.take_unsettled(self._state.unsettled)
+            for claim, records in self._state.begin_to_settle(unsettled):
+                await self.runs.finish_settlement(claim, records)
             await self._ahead.give_back()
         self._driver.say_all()
 

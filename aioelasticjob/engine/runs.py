@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future, get_running_loop
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -24,7 +24,7 @@ from aioelasticjob.engine.job_clock import JobClock
 from aioelasticjob.engine.listeners import with_listeners
 from aioelasticjob.engine.offsets import RunOffsets
 from aioelasticjob.engine.process_context import ProcessContext
-from aioelasticjob.engine.settlements import Settlement, Settlements, ended_record
+from aioelasticjob.engine.settlements import Ended, Settlement, Settlements, ended_record
 from aioelasticjob.engine.stopping import Stopping
 from aioelasticjob.engine.trace import Trace
 from aioelasticjob.engine.turns import Activity, TaskScope
@@ -33,8 +33,8 @@ from aioelasticjob.ground.latest import Latest
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import Context, run_job, run_lease, run_limited_log
 from aioelasticjob.logging import logger
-from aioelasticjob.model import CUT_OFF, LEFT_OPEN, Claim, FireSource, Outcome, VersionedRecord
-from aioelasticjob.registry.transaction import Committed, Op
+from aioelasticjob.model import CUT_OFF, LEFT_OPEN, Claim, EndedItem, FireSource, Outcome, VersionedRecord
+from aioelasticjob.registry.transaction import Committed
 
 Ts = TypeVarTuple("Ts")
 
@@ -62,17 +62,8 @@ class OpenRun:
     """Its settlement, once that has begun."""
     trace: Trace | None = None
     """Its trace, while it is being settled."""
-    left: set[int] = field(default_factory=set)
-    """The items whose settlement is no part of the run's: they ended, and were settled, before others did."""
-
-
-@dataclass(slots=True)
-class EndedItem:
-    """An item whose run has ended, while others of its claim may go on."""
-
-    run: OpenRun
-    record: VersionedRecord
-    """The record that its settlement writes, with the version that the claim has written."""
+    ended_items: set[int] = field(default_factory=set)
+    """The items that did not wait for the end of the others.  Their settlement is no part of the run's."""
 
 
 @dataclass(slots=True)
@@ -88,8 +79,6 @@ class EndedRun:
     """Why runs have failed, by item."""
     unfinished: frozenset[int]
     trace: Trace | None
-    known: Mapping[int, VersionedRecord] = field(default_factory=dict)
-    """The records of items that have ended before others did."""
 
 
 class Runs:
@@ -109,7 +98,6 @@ class Runs:
         stopping: Stopping,
         passes: Activity,
         tasks: TaskScope,
-        lead: int,
     ) -> None:
         self._job = job
         self._views = views
@@ -122,8 +110,6 @@ class Runs:
         self._passes = passes
         """Is given a turn when a run was settled."""
         self._tasks = tasks
-        self._lead = lead
-        """How many milliseconds before a moment its claim is sent."""
         self.activity = Activity(tasks, self)
         """Asks for a turn when a run can be settled, or was settled."""
         self._loop = get_running_loop()
@@ -136,10 +122,8 @@ class Runs:
         """Those of them whose handlers have ended, or whose settlement was answered, since the last turn."""
         self.settled = list[tuple[Claim, Mapping[int, VersionedRecord]]]()
         """The runs that were settled and not taken yet, each with what was written."""
-        self._ended_items = dict[int, EndedItem]()
-        """The items that have ended and are not settled yet, while others of their claim go on or went on."""
-        self.ends = list[tuple[int, Claim, VersionedRecord]]()
-        """The ends of such items that nobody has taken yet, each with the record that its settlement will have made."""
+        self.ended_items = list[tuple[int, EndedItem]]()
+        """The items that have ended without waiting for others of their claim, and were not taken yet."""
         self._turns: CapacityLimiter | None = None
         """Bounds how many items run side by side, if the job has ``items_at_once``."""
         self._calling = set[str]()
@@ -150,7 +134,7 @@ class Runs:
     @property
     def are_over(self) -> bool:
         """Whether no run goes on or is to be settled, and none was settled that nobody has taken yet."""
-        return not (self._open or self.settled or self._ended_items)
+        return not (self._open or self.settled or self.ended_items)
 
     @property
     def items(self) -> list[int]:
@@ -158,12 +142,8 @@ class Runs:
         running = list[int]()
         for run in self._open:
             if run.execution is not None:
-                running += [item for item in run.claim.items if not self._has_ended(run, item)]
+                running += [item for item in run.claim.items if item not in run.ended_items]
         return sorted(running)
-
-    def _has_ended(self, run: OpenRun, item: int) -> bool:
-        ended = self._ended_items.get(item)
-        return item in run.left or (ended is not None and ended.run is run)
 
     @property
     def _executions(self) -> list[Execution]:
@@ -205,47 +185,19 @@ class Runs:
         self._open.append(run)
         self._tasks.start_soon(self._run, run, view, offsets)
 
-    def take_unsettled(self, items: Iterable[int]) -> dict[int, EndedItem]:
-        """Return those of some ended items that are not settled yet: the caller settles them."""
-        taken = dict[int, EndedItem]()
-        for item in sorted(items):
-            ended = self._ended_items.pop(item, None)
-            if ended is not None:
-                ended.run.left.add(item)
-                taken[item] = ended
-        return taken
+    def settle(self, claim: Claim, records: Ended) -> None:
+        """Begin to settle items that have ended; ``settled`` shows when that is done."""
+        run = OpenRun(claim)
+        self._open.append(run)
+        self._await_settlement(run, self._settle_ended(claim, records))
 
-    def put_back(self, ended: Mapping[int, EndedItem]) -> None:
-        """Note that items are still to be settled: the claim was refused that was to settle them."""
-        self._ended_items |= ended
-        self._settlements.still_locked(ended)
-
-    def settling_with_claim(self, ended: Mapping[int, EndedItem]) -> list[Op]:
-        """Return the operations that settle ended items, for a transaction that claims items as well."""
-        operations = list[Op]()
-        for run, records_of_run in _by_run(ended):
-            operations += self._settlements.settling_with_claim(run.claim.fire, records_of_run)
-        return operations
-
-    def settled_with_claim(self, ended: Mapping[int, EndedItem], claim: Claim) -> dict[int, VersionedRecord]:
-        """Note that ended items were settled together with a claim; return their records as they were written."""
-        self._settlements.settled_with_claim(ended, claim.items)
-        zxid = next(iter(claim.items.values())).zxid
-        return {item: replace(_after(one.record), zxid=zxid) for item, one in ended.items()}
-
-    async def settle_ended(self, items: Iterable[int]) -> dict[int, VersionedRecord]:
-        """Settle items whose runs have ended while others of their claims go on; return what was written.
+    async def finish_settlement(self, claim: Claim, records: Ended) -> None:
+        """Settle items that have ended.
 
         Raises:
             SessionEnded: the session was lost before it was written.
         """
-        written = dict[int, VersionedRecord]()
-        removed = self._member.id not in self._views.value.instances
-        for run, ended in _by_run(self.take_unsettled(items)):
-            self._stopping.settling.update(ended)
-            settlement = self._settlements.settle_ended(run.claim.fire, ended, removed=removed)
-            written |= await self._finish_settlement(None, settlement)
-        return written
+        await self._finish_settlement(None, self._settle_ended(claim, records))
 
     def turn(self) -> float:
         """Begin the settlements of the runs that have ended, and look at the answers to others."""
@@ -265,66 +217,41 @@ class Runs:
             SessionEnded: the session was lost before a settlement was written.
         """
         while self._open:
-            run = self._open.pop(0)
-            ended = run.ended
-            if ended is None:
+            ended = self._open.pop(0).ended
+            if ended is None or not ended.claim.items:
                 continue
-            self._leave_out_settled(run, ended)
             if ended.claim.is_recorded:
                 await self._finish_settlement(ended.trace, self._settle(ended))
             else:
                 await self._finish_unmonitored(ended)
-        await self.settle_ended(list(self._ended_items))
 
     async def _run(self, run: OpenRun, view: JobView, offsets: dict[int, str]) -> None:
         """Run the handlers of claimed items; then the run can be settled."""
         execution = self._execution_of(view, run.claim, offsets)
-        if view.config.independent_items and len(run.claim.items) > 1:
-            execution.items_ended = partial(self._items_ended, run)
+        if view.config.independent_items and (run.claim.is_recorded or run.claim.fire.requested is None):
+            execution.items_ended = partial(self._items_ended, run)  # other runs note their end at their request
         try:
             if self._driver.state.clock.now < run.claim.fire.start:
                 await self._moment_has_come(run.claim.fire.start)
             await self._handle(view, run, execution)
         finally:  # if this was cancelled, no turn may follow, and the end of the job's life settles the items
-            run.ended = EndedRun(
-                execution.claim, execution.outcomes, execution.errors, execution.unfinished, execution.trace
-            )
+            claim = execution.claim
+            if run.ended_items:
+                others = {item: seen for item, seen in claim.items.items() if item not in run.ended_items}
+                claim = replace(claim, items=others)
+            run.ended = EndedRun(claim, execution.outcomes, execution.errors, execution.unfinished, execution.trace)
         self._can_go_on(run)  # the handlers of other jobs begin first
 
     def _items_ended(self, run: OpenRun, execution: Execution, items: Sequence[int]) -> None:
         """Note that items of a run have ended; if others go on, these do not wait for them."""
         claim = run.claim
-        if not claim.is_recorded and claim.fire.requested is not None:
-            return  # the end of such a run is noted as a whole
-        self._note_ends(run, items, execution.outcomes, execution.errors)
-        if len(execution.outcomes) < len(claim.items):
-            self._passes.wake()
-
-    def _note_ends(
-        self, run: OpenRun, items: Iterable[int], outcomes: Mapping[int, Outcome], errors: Mapping[int, str]
-    ) -> None:
-        """Note with which records the runs of items have ended."""
-        claim = run.claim
         now = self._driver.now()
         for item in items:
-            ended = ended_record(claim.items[item], item, outcomes, errors, now)
-            if claim.is_recorded:
-                self._ended_items[item] = EndedItem(run, ended)
-                self.ends.append((item, claim, _after(ended)))
-            else:
-                run.left.add(item)
-                self.ends.append((item, claim, ended))
-
-    def _is_claimed_again(self, ended: EndedRun) -> bool:
-        """Whether items of a run that has ended are claimed again now or soon, and settled in the same transaction."""
-        claim = ended.claim
-        if not claim.is_recorded or self._stopping.leaves:
-            return False
-        if ended.unfinished or ended.outcomes.keys() != claim.items.keys():
-            return False
-        timeline = self._driver.state.timeline
-        soon = timeline.has_come(self._driver.state.clock.now + self._lead)
-        return any(timeline.has_moment(seen.record.accounted, soon) for seen in claim.items.values())
+            record = ended_record(claim.items[item], item, execution.outcomes, execution.errors, now)
+            self.ended_items.append((item, EndedItem(claim, record)))
+        run.ended_items.update(items)
+        if len(run.ended_items) < len(claim.items):
+            self._passes.wake()
 
     def _can_go_on(self, run: OpenRun) -> None:
         """Ask for a turn, in which the next step of a run is made."""
@@ -354,13 +281,6 @@ class Runs:
         run.ended = None
         if ended is None:
             return
-        if self._views.value.config.independent_items and self._is_claimed_again(ended):
-            new = [item for item in run.claim.items if not self._has_ended(run, item)]
-            self._note_ends(run, new, ended.outcomes, ended.errors)
-            self._close(run, {})
-            return
-        if run.left or self._ended_items:
-            self._leave_out_settled(run, ended)
         if not ended.claim.items:
             self._close(run, {})
             return
@@ -370,21 +290,17 @@ class Runs:
             else:
                 self._tasks.start_soon(self._close_after, run, self._finish_unmonitored, ended)
             return
-        run.settlement = settlement = self._settle(ended)
         run.trace = ended.trace
+        self._await_settlement(run, self._settle(ended))
+
+    def _await_settlement(self, run: OpenRun, settlement: Settlement) -> None:
+        """Have a run closed once its settlement, which has begun, is written."""
+        run.settlement = settlement
         if settlement.transaction is None:
             self._tasks.start_soon(self._close_after, run, self._finish_settlement, run.trace, settlement)
             return
         answered = partial(self._answered, run)
         settlement.transaction.answer.add_done_callback(answered, context=self._tasks.scheduler.context)
-
-    def _leave_out_settled(self, run: OpenRun, ended: EndedRun) -> None:
-        """Leave the items out of a run's settlement that were settled before, and take over the records of others."""
-        if run.left:
-            items = {item: seen for item, seen in ended.claim.items.items() if item not in run.left}
-            ended.claim = replace(ended.claim, items=items)
-        mine = [item for item, one in self._ended_items.items() if one.run is run]
-        ended.known = {item: one.record for item, one in self.take_unsettled(mine).items()}
 
     def _conclude(self, run: OpenRun, settlement: Settlement) -> None:
         """Close a run whose settlement was answered, or do what is left if it was not accepted whole."""
@@ -520,8 +436,13 @@ class Runs:
             removed=removed,
             unfinished=unfinished,
             errors=ended.errors,
-            known=ended.known,
         )
+
+    def _settle_ended(self, claim: Claim, records: Ended) -> Settlement:
+        """Begin to settle items that have ended, apart from others of their claim."""
+        self._stopping.settling.update(records)
+        removed = self._member.id not in self._views.value.instances
+        return self._settlements.settle_ended(claim.fire, records, removed=removed)
 
     def _end_unmonitored(self, ended: EndedRun) -> Mapping[int, VersionedRecord]:
         """End a run of a job that keeps no records; return the records that only this process knows."""
@@ -564,21 +485,3 @@ class Runs:
 
     def _failed(self, context: Context, error: Exception, **of_a_part: Any) -> None:
         self._stats.failed(self._views.value.config, context, error, **of_a_part)
-
-
-def _after(ended: VersionedRecord) -> VersionedRecord:
-    """Return the record that there is once an ended item is settled."""
-    assert ended.version is not None  # a claim has written it
-    return replace(ended, version=ended.version + 1)
-
-
-def _by_run(ended: Mapping[int, EndedItem]) -> list[tuple[OpenRun, dict[int, VersionedRecord]]]:
-    """Return the records of ended items, those of one run together."""
-    found = list[tuple[OpenRun, dict[int, VersionedRecord]]]()
-    for item, one in ended.items():
-        of_run = next((records_of_run for run, records_of_run in found if run is one.run), None)
-        if of_run is None:
-            of_run = dict[int, VersionedRecord]()
-            found.append((one.run, of_run))
-        of_run[item] = one.record
-    return found

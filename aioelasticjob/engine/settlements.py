@@ -24,7 +24,7 @@ from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.refusals import GIVE_BACK, SETTLE
 from aioelasticjob.errors import Conflict, NodeTooLarge, RegistryError, SessionEnded
 from aioelasticjob.logging import logger
-from aioelasticjob.model import LEFT_OPEN, NONE, Claim, Fire, Outcome, VersionedRecord
+from aioelasticjob.model import LEFT_OPEN, NONE, Claim, EndedItem, Fire, Outcome, VersionedRecord
 from aioelasticjob.registry.transaction import Committed, Create, Delete, Op, Set
 
 Ended: TypeAlias = dict[int, VersionedRecord]
@@ -73,7 +73,6 @@ class Settlements:
         removed: bool = False,
         unfinished: frozenset[int] = NONE,
         errors: Mapping[int, str] | None = None,
-        known: Mapping[int, VersionedRecord] | None = None,
     ) -> Settlement:
         """Begin to end the runs of a claim; ``settled`` or ``finish`` gives the result.
 
@@ -81,33 +80,29 @@ class Settlements:
         orphans.  ``removed`` says that this instance's node is gone.  Then the job may have been removed and made
         again: other instances may hold the locks, and the versions of nodes have begun again at 0.  So the items are
         read first.  ``unfinished`` are the items of streams that have given way, and ``errors`` says why items have
-        failed.  ``known`` are the records of items that have ended before.
+        failed.
         """
         ended = dict[int, VersionedRecord]()
         for item, seen in claim.items.items():
-            if known is not None and item in known:
-                ended[item] = known[item]
-            else:
-                ended[item] = ended_record(seen, item, outcomes, errors or {}, now)
+            ended[item] = ended_record(seen, item, outcomes, errors or {}, now)
         settlement = Settlement([], SETTLE, claim.fire, read_first=removed, unfinished=unfinished)
         return self._begin(settlement, ended, hand_over=hand_over)
 
     def settle_ended(self, fire: Fire, ended: Ended, *, removed: bool) -> Settlement:
-        """Begin to settle items of a run whose others go on, as ``settle`` does."""
-        return self._begin(Settlement([], SETTLE, fire, read_first=removed), dict(ended))
+        """Begin to settle items whose runs have ended, apart from others of their claim, as ``settle`` does."""
+        return self._begin(Settlement([], SETTLE, fire, read_first=removed), ended)
 
-    def settling_with_claim(self, fire: Fire, ended: Ended) -> list[Op]:
+    def settling_with_claim(self, ended: Mapping[int, EndedItem]) -> list[Op]:
         """Return the operations that settle ended items, for a transaction that claims items as well."""
-        return self._operations(fire, ended)
+        operations = list[Op]()
+        for item, one in ended.items():
+            operations += self._operations(one.claim.fire, {item: one.record})
+        return operations
 
     def settled_with_claim(self, ended: Collection[int], claimed: Collection[int]) -> None:
         """Note that items were settled in the transaction that has claimed some of them again."""
         self._locks.release(ended)
         self._locks.executing.update(claimed)
-
-    def still_locked(self, items: Collection[int]) -> None:
-        """Note that items are locked: the transaction that would have settled them was refused."""
-        self._locks.executing.update(items)
 
     def settled(self, settlement: Settlement) -> bool:
         """Whether a settlement was accepted whole; if not, ``finish`` has to be awaited."""

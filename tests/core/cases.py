@@ -234,6 +234,9 @@ class Case:
         is_rescue = command.fire.source is FireSource.FAILOVER
         if not (is_rescue or self.is_in_force(command.view)):
             return ClaimResult(stale=True)
+        for item, one in command.settling.items():
+            del self.locks[item]
+            self.write(item, one.record.record)
         for item in chosen:
             if self.found(item).seen.version != command.before[item].version or item in self.locks:
                 return ClaimResult(renewed=frozenset(chosen))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aioelasticjob.core import records
 from aioelasticjob.core.choice import RESCUE, Choice
 from aioelasticjob.core.commands import (
     AwaitMoment,
@@ -24,13 +25,14 @@ from aioelasticjob.core.commands import (
     RemoveOrphanMark,
     RunItems,
     SayRefused,
+    SettleEnded,
     Steps,
 )
 from aioelasticjob.core.items import Lock
 from aioelasticjob.core.reasons import AWAY, BUSY, OBSTRUCTED
 from aioelasticjob.core.requests import Request, Span, encode, encode_progress
 from aioelasticjob.errors import ClockSkew, NotPermitted, RegistryError, SessionEnded, Suspended
-from aioelasticjob.model import FireSource, Progress, Requested
+from aioelasticjob.model import EndedItem, FireSource, Outcome, Progress, Requested
 from tests.core.cases import BEGIN, LAYOUT, ME, OTHER, Case
 from tests.schedules.made import schedule
 
@@ -671,3 +673,65 @@ def test_a_moment_that_came_without_a_connection_is_run_late() -> None:
     here.run_next()
     assert here.claimed == [(FireSource.MISFIRE, 1.0, [0])]
     assert all(why == AWAY for *_, why in here.case.reported())
+
+
+def one_of_two_has_ended() -> Chosen:
+    """Return an instance that runs two independent items, of which item 0 has ended when the next moment comes."""
+    here = chosen(2, independent_items=True)
+    here.case.now = 1.1
+    here.begin_next()
+    (claim,) = here.state.open
+    ended = records.ended(claim.items[0], Outcome.COMPLETED, slot(1.2))
+    here.state.item_ended(0, EndedItem(claim, ended))
+    here.case.now = 2.1
+    return here
+
+
+def test_an_independent_item_that_has_ended_is_settled_with_its_next_claim() -> None:
+    here = one_of_two_has_ended()
+    here.begin_next()
+    (command,) = here.gave(ClaimItems)
+    assert isinstance(command, ClaimItems)
+    assert command.settling.keys() == command.wanted.keys() == {0}
+    assert not here.gave(SettleEnded)
+    assert not here.state.unsettled
+    assert [sorted(claim.items) for claim in here.state.open] == [[0, 1], [0]]
+
+
+@pytest.mark.parametrize("refused", [Suspended("there is no connection"), ClaimResult(stale=True)])
+def test_what_has_ended_is_settled_alone_if_the_claim_that_settles_it_is_not_accepted(
+    refused: RegistryError | ClaimResult,
+) -> None:
+    here = one_of_two_has_ended()
+    (first,) = here.state.open
+
+    def claim(_: ClaimItems) -> ClaimResult:
+        if isinstance(refused, RegistryError):
+            raise refused
+        return refused
+
+    here.answers = {ClaimItems: claim}
+    if isinstance(refused, RegistryError):
+        with pytest.raises(type(refused)):
+            here.begin_next()
+    else:
+        here.begin_next()
+    (settle,) = here.gave(SettleEnded)
+    assert isinstance(settle, SettleEnded)
+    assert settle.records.keys() == settle.claim.items.keys() == {0}
+    assert here.state.open == (first, settle.claim)
+    assert 0 not in here.state.free()  # until it is settled, nobody claims it
+    here.give(here.choice.ended(settle.claim, {}))
+    assert here.state.open == (first,)
+
+
+def test_an_independent_item_that_nobody_here_claims_again_is_settled_alone() -> None:
+    here = one_of_two_has_ended()
+    here.give(here.choice.settle_unclaimed(here.case.view(), is_claiming=True))
+    assert not here.gave(SettleEnded)  # the next moment has come, and is claimed with it
+    here.case.give(0, OTHER)
+    here.case.see(here.state)
+    here.give(here.choice.settle_unclaimed(here.state.view, is_claiming=True))
+    (settle,) = here.gave(SettleEnded)
+    assert isinstance(settle, SettleEnded)
+    assert settle.records.keys() == {0}

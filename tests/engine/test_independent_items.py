@@ -13,9 +13,10 @@ from aioelasticjob import InstanceContext, ItemContext, OnceListener, operations
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import Misfired
+from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.transaction import Check, Create, Op
 from tests.engine.test_side_by_side import Spans
-from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, listening, simulate
+from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, end_life, listening, simulate
 
 INDEPENDENT: dict[str, Any] = {"independent_items": True, "sharding_total_count": 4}
 
@@ -221,6 +222,23 @@ def test_an_outage_that_ends_the_session_cuts_off_what_had_ended_and_was_not_set
         await here.until(110)
         assert {source for source, *_ in spans.of(0)} == {"SCHEDULE", "FAILOVER"}
         assert begins(spans, 0) == [30.0, 60.0, 90.0]
+
+    simulate(scene)
+
+
+def test_what_has_ended_is_settled_when_an_error_ends_the_life_of_the_job() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        spans = Spans(here, slow(60))
+        app = here.app(spans, **INDEPENDENT, cron="0/30 * * * * ?", failover=True)
+        async with app.running():
+            await here.until(32)
+            assert not (await here.record(0)).completed
+            end_life(app, failure(-102, "/job"))
+            await here.until(35)
+            assert [(await here.record(item)).outcome for item in (0, 1, 2)] == ["completed"] * 3
+            await here.until(61)
+        assert [begins(spans, item) for item in (0, 1, 2)] == [[30.0, 60.0]] * 3
+        assert begins(spans, 0, "FAILOVER") == []  # they had ended, so nobody runs them again
 
     simulate(scene)
 

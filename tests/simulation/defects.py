@@ -13,7 +13,7 @@ from unittest import mock
 from aioelasticjob.core import choice, effects, records, request_runs, rules
 from aioelasticjob.core.account import JobState
 from aioelasticjob.core.choice import Choice
-from aioelasticjob.core.commands import ClaimResult, RemoveOrphanMark, Steps
+from aioelasticjob.core.commands import ClaimItems, ClaimResult, RemoveOrphanMark, Steps
 from aioelasticjob.core.effects import Effect, RequireAssignment
 from aioelasticjob.core.items import Item, Lock
 from aioelasticjob.core.layout import Layout
@@ -305,10 +305,13 @@ def rescue_the_cancelled() -> Iterator[None]:
 def end_together() -> AbstractContextManager[object]:
     """Take the end of an independent item for the end of all items of its claim."""
 
-    def items_ended(self: Runs, run: OpenRun, _execution: Execution, _items: Sequence[int]) -> None:
-        going_on = [item for item in run.claim.items if item not in self._ended_items and item not in run.left]
-        self._note_ends(run, going_on, dict.fromkeys(going_on, Outcome.COMPLETED), {})
-        self._passes.wake()
+    one_ended = Runs._items_ended
+
+    def items_ended(self: Runs, run: OpenRun, execution: Execution, _items: Sequence[int]) -> None:
+        going_on = [item for item in run.claim.items if item not in run.ended_items]
+        for item in going_on:
+            execution.outcomes.setdefault(item, Outcome.COMPLETED)
+        one_ended(self, run, execution, going_on)
 
     return mock.patch.object(Runs, "_items_ended", items_ended)
 
@@ -320,4 +323,23 @@ def keep_what_has_ended() -> AbstractContextManager[object]:
 
 def settle_again() -> AbstractContextManager[object]:
     """Settle all items of a claim when its last run has ended, also those that were settled and claimed again since."""
-    return mock.patch.object(Runs, "_leave_out_settled")
+    begin_settlement = Runs._begin_settlement
+
+    def begin(self: Runs, run: OpenRun) -> None:
+        if run.ended is not None:
+            run.ended.claim = run.claim
+        begin_settlement(self, run)
+
+    return mock.patch.object(Runs, "_begin_settlement", begin)
+
+
+def forget_what_a_claim_has_not_settled() -> AbstractContextManager[object]:
+    """Leave independent items locked that have ended if the claim that settles them is not accepted."""
+
+    def claim(self: Choice, command: ClaimItems) -> Steps[ClaimResult]:
+        taken: ClaimResult = yield command
+        if taken.claim is not None:
+            self._state.settled_with_claim(command.settling, taken.claim)
+        return taken
+
+    return mock.patch.object(Choice, "_claim", claim)

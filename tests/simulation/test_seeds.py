@@ -149,7 +149,7 @@ def test_a_cluster_keeps_its_promises_while_programs_leave_jobs_and_add_them_aga
 
 @pytest.mark.parametrize("failover", [False, True])
 def test_clusters_keep_their_promises_with_independent_items_of_very_different_lengths(failover: bool) -> None:
-    for seed in range(4):
+    for seed in (0, 1, 2, 7):  # in 7 a claim that settles as well is refused, and its items are removed
         verdict = live(plan(seed, failover=failover, requests=True, independent=True))
         assert not verdict.violations, verdict.report()
 
