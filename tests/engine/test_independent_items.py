@@ -98,6 +98,18 @@ def test_with_a_slow_item_a_moment_costs_at_most_one_write_transaction_more(seco
     play(scene, slow(seconds))
 
 
+def test_with_several_slow_items_each_run_that_outlasts_a_moment_costs_at_most_one_write_transaction_more() -> None:
+    async def scene(here: SimulatedJobs, spans: Spans) -> None:
+        await here.until(1.5)
+        written(here).clear()
+        await here.until(201.5)
+        outlasting = [item for item, *_ in spans.done if item != 0]
+        assert len(outlasting) > 100
+        assert len(written(here)) <= 2 * 100 + len(outlasting)
+
+    play(scene, lambda context: (0.1, 2.7, 3.3, 9.1)[context.item])
+
+
 def test_what_has_ended_is_settled_in_the_transaction_that_claims_the_next_moment() -> None:
     async def scene(here: SimulatedJobs, spans: Spans) -> None:
         await here.until(1.5)

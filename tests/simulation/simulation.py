@@ -316,10 +316,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hostile", action="store_true", help="let the registry refuse, users' code raise anything, …")
     parser.add_argument("--retries", action="store_true", help="let attempts of runs fail, and be tried again")
     parser.add_argument("--requests", action="store_true", help="let programs ask for runs, and cancel some")
-    parser.add_argument("--streams", action="store_true", help="the same, and all jobs are streaming ones")
+    either = parser.add_mutually_exclusive_group()  # a stream is one run of all items
+    either.add_argument("--streams", action="store_true", help="the same, and all jobs are streaming ones")
     parser.add_argument("--schedules", action="store_true", help="let jobs have schedules of every kind, and jitter")
     parser.add_argument("--at-run-time", action="store_true", help="let programs leave jobs, and add them again")
-    parser.add_argument("--independent", action="store_true", help="let the items of jobs not wait for each other")
+    either.add_argument("--independent", action="store_true", help="let the items of jobs not wait for each other")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
     parser.add_argument("--trace", action="store_true", help="print the whole history")
     return parser
