@@ -202,9 +202,9 @@ class RunItems:
 
 @value
 class SettleEnded:
-    """Begin to settle items whose runs have ended, apart from others of their claim.  It has no answer.
+    """Begin to settle items whose runs have ended, apart from others of their claim; that goes on by itself.
 
-    It goes on by itself, and is over as the run of a claim is.
+    When it is done, ``Choice.ended`` is called, as for a run.  It has no answer.
     """
 
     claim: Claim
