@@ -62,6 +62,16 @@ def test_a_file_has_each_kind_of_schedule_also_with_times_as_yaml_and_toml_write
     assert second.startswith("jobs.yaml:3: jobs.b.at = 'soon': must be a time such as")
 
 
+def test_a_file_says_that_items_do_not_wait_for_each_other(command: Command, jobs: Path) -> None:
+    job = "kind: script, command: echo done, sharding_total_count: 4, independent_items: true"
+    jobs.write_text(f"jobs:\n  a: {{{job}}}\n")
+    assert command("config", "check", "jobs.yaml").exit_code == 0
+    jobs.write_text(f"jobs:\n  a: {{{job}, per: instance}}\n")
+    refused = command("config", "check", "jobs.yaml")
+    assert refused.exit_code != 0
+    assert 'jobs.a.independent_items = True: is for per = "item"' in refused.stdout
+
+
 def test_a_job_that_needs_code_is_said_to_be_unchecked(command: Command, jobs: Path) -> None:
     jobs.write_text(GOOD + "  report: {sharding_total_count: 6}\n")
     result = command("config", "check", "jobs.yaml")

@@ -10,8 +10,6 @@ import anyio
 import pytest
 
 from aioelasticjob import InstanceContext, ItemContext, OnceListener, operations
-from aioelasticjob.config.job import JobConfig
-from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import Misfired
 from aioelasticjob.registry.codec import failure
 from aioelasticjob.registry.transaction import Check, Create, Op
@@ -276,12 +274,6 @@ def test_listeners_that_are_called_once_are_called_for_each_moment_and_several_m
     assert after == sorted(set(after))
     assert said.index(("before", 4.0)) < said.index(("after", 2.0))  # both moments were open
     assert len(after) > 8
-
-
-@pytest.mark.parametrize("settings", [{"per": "instance"}, {"streaming": True, "job_type": "DATAFLOW"}])
-def test_items_of_one_call_and_of_streams_cannot_be_independent(settings: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSetting, match="independent_items"):
-        JobConfig.build(job_name="job", independent_items=True, **settings)
 
 
 def test_items_become_independent_while_a_job_runs() -> None:
