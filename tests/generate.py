@@ -39,6 +39,7 @@ TYPES = {
     "at": "str | date | Sequence[str | date]",
     "start_at": "str | date | None",
     "end_at": "str | date | None",
+    "calendar": "str | Sequence[str]",
 }
 """The types of settings that may be written in more ways than their models tell."""
 

@@ -102,13 +102,13 @@ COMMANDS: Mapping[str, Source] = {
     ),
     "schedule": Source(
         LOOK,
-        'Show the next moments of a schedule, and describe it in words: "0 0 2 ? * MON-FRI", or --every 45s.',
+        "Show the next moments of a job's schedule, or of another one, and describe it in words.",
         "schedule",
         "schedule",
     ),
     "cron": Source(
         LOOK,
-        'Show the next moments of a schedule, and describe it in words: "0 0 2 ? * MON-FRI", or --every 45s.',
+        "Show the next moments of a job's schedule, or of another one, and describe it in words.",
         "schedule",
         "schedule",
     ),
@@ -169,6 +169,12 @@ COMMANDS: Mapping[str, Source] = {
         "Create a job, or those of a file, for a handler: every process that has the handler runs them.",
         "creation",
         "create",
+    ),
+    "calendars": Source(
+        ACT,
+        "The days on which jobs do not run: list, show, set, import or remove calendars.",
+        "calendars",
+        "calendars",
     ),
     "shutdown": Source(
         ACT,

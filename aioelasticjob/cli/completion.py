@@ -41,6 +41,15 @@ def servers(ctx: typer.Context, incomplete: str) -> list[str]:
     return _beginning(incomplete, _found(ctx, read))
 
 
+def calendars(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the calendars whose names begin so."""
+
+    async def read(session: Session) -> Sequence[str]:
+        return [one.name for one in await operations.calendars(session)]
+
+    return _beginning(incomplete, _found(ctx, read))
+
+
 def settings(incomplete: str) -> list[str]:
     """Return the settings that can be changed, each followed by ``=``."""
     return _beginning(incomplete, [f"{name}=" for name in JobConfig.model_fields])

@@ -63,6 +63,7 @@ STATE_STYLES = {
     "nobody there": "yellow",
     "nobody able": "red",
     "clock differs": "red",
+    "calendar missing": "red",
     "switched off": "yellow",
     "partly off": "yellow",
     "never fires": "red",
@@ -261,6 +262,9 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
         lines.append(Text(said))
     if status.next_fire is not None:
         lines.append(Text("next fire ").append_text(_next(status, now)))
+    elif missing := status.missing_calendars:
+        text = f"a calendar is missing ({operations.listed(missing)}): the job runs nothing until there is one"
+        lines.append(Text(text, style="red"))
     elif status.state == "never fires":
         lines.append(Text("the schedule names no moment of any year, so the job never runs by itself", style="red"))
     elif status.state == "finished":

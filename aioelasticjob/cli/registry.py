@@ -1,14 +1,16 @@
-"""The options with which a command finds its registry, and a session that ends with the command."""
+"""The options with which a command finds its registry, and a session that ends with the command.
+
+What speaks to a registry is imported when a command uses it: `schedule` needs it only for jobs and calendars.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import typer
 
@@ -17,8 +19,10 @@ from aioelasticjob.cli.access import OPTIONS, access_to, refuse_mistyped_variabl
 from aioelasticjob.cli.profiles import Profile
 from aioelasticjob.cli.seconds import seconds_from
 from aioelasticjob.errors import InvalidSetting
-from aioelasticjob.registry.addresses import Address, open_registry
-from aioelasticjob.registry.session import Session
+
+if TYPE_CHECKING:
+    from aioelasticjob.registry.addresses import Address
+    from aioelasticjob.registry.session import Session
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -109,6 +113,8 @@ class RegistryOptions:
 
         Raises: InvalidSetting.
         """
+        from aioelasticjob.registry.addresses import Address
+
         return Address.parse(self.address, connection_timeout=self.timeout, **self.access, **options)
 
     def shared(self) -> Address:
@@ -140,6 +146,10 @@ class RegistryOptions:
             InvalidSetting: the address makes no sense.
             RegistryError: the registry did not answer, or refused the credentials.
         """
+        import asyncio
+
+        from aioelasticjob.registry.addresses import open_registry
+
         registry = self.shared()
 
         async def main() -> T:

@@ -20,6 +20,7 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
+    PrivateAttr,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
@@ -37,6 +38,7 @@ from aioelasticjob.config.types import (
     DURATION,
     NO_BYTES,
     Alerts,
+    CalendarNames,
     Expressions,
     Features,
     Interval,
@@ -60,6 +62,7 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.ground.encoding import json_object, unencodable_text
 from aioelasticjob.ground.nesting import TOO_DEEP, is_too_deep, read_json
 from aioelasticjob.schedules import Schedule, ScheduleSettings, schedule_of
+from aioelasticjob.schedules.calendars import Calendar, CalendarMode
 from aioelasticjob.schedules.settings import KEYS
 
 MAX_ITEMS = 10_000
@@ -129,6 +132,13 @@ class JobConfig(BaseModel):
     """[Delays the runs of each moment](schedules.md#jitter) by up to so many seconds, each by another time, so that not
     all jobs begin in the same second; less than the time until the next moment. The delay follows from the job's name
     and the moment, so it is the same in all instances. 0 is off."""
+    calendar: Annotated[CalendarNames, SCHEDULE, Label("Calendars")] = ()
+    """The name of a [calendar](../how-to/calendars.md), or a list of some: on their days the job does not run. The
+    calendars are in the registry; while one of them is missing, the job runs nothing."""
+    calendar_mode: Annotated[CalendarMode, SCHEDULE, Label("On closed days")] = "skip"
+    """What becomes of the moments on days of a calendar: with `"skip"` they are left out, with `"next"` and
+    `"previous"` they move to the next or previous open day, to the same local time, at most 31 days. Moments that fall
+    together are one."""
     sharding_total_count: Annotated[int, ITEMS, Label("Number of items")] = Field(default=1, ge=1, le=MAX_ITEMS)
     """The number of items, 1 to 10,000 ([why](../why/running.md#at-most-10000-items)). By default [one slow item delays
     the others on its process](../how-to/independent-items.md)."""
@@ -277,6 +287,9 @@ class JobConfig(BaseModel):
     """At the start, replace the registry's configuration by the code's,
     [also one that makes no sense](../how-to/change-settings.md#replace-the-settings-at-the-start); never stored. With
     `None` it is done if the [application](application.md) has `overwrite=True`."""
+
+    # the contents of the calendars that the job names, by their names, as far as they are known: no setting
+    _calendars: Mapping[str, Calendar] = PrivateAttr(default_factory=dict)
 
     @field_validator("job_name")
     @classmethod
@@ -446,12 +459,30 @@ class JobConfig(BaseModel):
     @cached_property
     def schedule_settings(self) -> ScheduleSettings:
         """The settings that decide the job's moments."""
-        return ScheduleSettings(**{name: getattr(self, name) for name in SCHEDULING})
+        known = [self._calendars.get(name) for name in self.calendar]
+        contents = tuple("" if one is None else one.hash for one in known)
+        return ScheduleSettings(**{name: getattr(self, name) for name in SCHEDULING}, contents=contents)
 
     @cached_property
     def schedule(self) -> Schedule | None:
         """The schedule, None for a job that is only triggered."""
-        return schedule_of(self.schedule_settings, self.job_name)
+        return schedule_of(self.schedule_settings, self.job_name, self.contents)
+
+    @property
+    def contents(self) -> Mapping[str, Calendar]:
+        """The contents of the calendars that the job names, by their hashes, as far as they are known."""
+        return {one.hash: one for one in self._calendars.values()}
+
+    def with_calendars(self, known: Mapping[str, Calendar]) -> JobConfig:
+        """Return this configuration with the contents of the calendars that it names: its schedule heeds them."""
+        chosen = {name: known[name] for name in self.calendar if name in known}
+        if chosen == self._calendars:
+            return self
+        copy = self.model_copy()
+        copy.__dict__.pop("schedule", None)
+        copy.__dict__.pop("schedule_settings", None)
+        copy._calendars = chosen
+        return copy
 
     def changed(self, **settings: object) -> JobConfig:
         """Return a validated copy with some settings replaced."""

@@ -37,6 +37,8 @@ def meanings(model: type[BaseModel]) -> Mapping[str, str]:
     found = {}
     for setting, text in pairwise([*described.body, None]):
         match setting, text:
+            case ast.AnnAssign(target=ast.Name(name)), _ if name not in model.model_fields:
+                pass  # a private attribute
             case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(written))):
                 found[name] = " ".join(written.split())
             case ast.AnnAssign(target=ast.Name(name)), _:

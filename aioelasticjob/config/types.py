@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from aioelasticjob.config.durations import as_seconds
 from aioelasticjob.config.links import as_links, checked_links
 from aioelasticjob.ground.nesting import all_inside
+from aioelasticjob.schedules.calendars import MAX_CALENDARS, checked_name
 from aioelasticjob.schedules.schedule import LONGEST, MAX_PARTS, SEPARATOR, SHORTEST
 
 
@@ -107,6 +108,11 @@ def _moments(given: object) -> object:
     return tuple(dict.fromkeys(map(_moment, several)))
 
 
+def _calendar_names(given: object) -> object:
+    """Return names of calendars without duplicates; None is no name."""
+    return () if given is None else _words(given)
+
+
 def _zone_name(given: object) -> object:
     """Return the name of a ``ZoneInfo`` that was made from a name; return what is no time zone object as it is."""
     if not isinstance(given, tzinfo):
@@ -156,6 +162,11 @@ Expressions = Annotated[str, BeforeValidator(_expressions)]
 JobNames = Annotated[tuple[str, ...], Field(max_length=MAX_UPSTREAMS), BeforeValidator(_words)]
 Time = Annotated[str, BeforeValidator(_moment)]
 Times = Annotated[tuple[str, ...], Field(max_length=MAX_PARTS), BeforeValidator(_moments)]
+CalendarNames = Annotated[
+    tuple[Annotated[str, AfterValidator(checked_name)], ...],
+    Field(max_length=MAX_CALENDARS),
+    BeforeValidator(_calendar_names),
+]
 Links = Annotated[dict[str, str], BeforeValidator(as_links), AfterValidator(checked_links)]
 ZoneName = Annotated[str, BeforeValidator(_zone_name)]
 ItemParameters = Annotated[dict[int, str], BeforeValidator(_item_parameters)]

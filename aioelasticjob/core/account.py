@@ -226,7 +226,7 @@ class JobState:
 
     def due_soon(self, moment: int) -> frozenset[int]:
         """Return the items that this instance can claim ahead for a moment that has yet to come."""
-        if not self._is_settled:
+        if not self._is_settled or self.timeline.lacks_calendar(moment):
             return NONE
         soon = [number for number, item in self.items.items() if item.accounted < moment and item.is_free]
         if self._obstructed:
@@ -757,7 +757,12 @@ class JobState:
             (reasons.AWAY, clock.outages()),
             (reasons.REFUSED, clock.spans(self.refusals)),
         )
-        causes = [Cause(began, ended, why) for why, found in spans for began, ended in found]
+        causes = list[Cause]()
+        for one in self.timeline.lacking:
+            assert one.schedule is not None
+            why = reasons.NO_CALENDAR.format(", ".join(one.schedule.missing_calendars))
+            causes.append(Cause(one.since + 1, one.until, why))
+        causes += [Cause(began, ended, why) for why, found in spans for began, ended in found]
         causes += reasons.of_last_run(record)
         causes.append(Cause(0, self._up_since - 1, reasons.NO_INSTANCE_UP))
         causes += [Cause(one.since + 1, one.until, reasons.ENDED) for one in self.timeline.replaced]
@@ -784,7 +789,7 @@ class JobState:
         config = self.view.config
         if moment == item.open_moment:
             return Newest.RUN
-        if moment <= self._obstructed.get(number, 0):
+        if moment <= self._obstructed.get(number, 0) or self.timeline.lacks_calendar(moment):
             return Newest.MISSED
         if self.is_catch_up(moment):
             is_recent = moment > self.clock.now - config.catch_up * 1000

@@ -200,6 +200,15 @@ def halves(whole: Sequence[T]) -> Iterator[Sequence[T]]:
     return parts(whole, (len(whole) + 1) // 2)
 
 
+def unkept_contents(view: JobView) -> list[Op]:
+    """Return the operations that keep the contents of the calendars which the configuration names, if they are not."""
+    unkept = dict[str, bytes]()
+    for hash, calendar in view.config.contents.items():
+        if hash not in view.contents:
+            unkept[view.layout.contents(hash)] = calendar.text.encode()
+    return [put(path, data, view.tree.get(path)) for path, data in unkept.items()]
+
+
 def _mark_necessary(view: JobView) -> Transaction:
     """Return the operation that makes the mark ``necessary``.
 

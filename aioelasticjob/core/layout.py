@@ -16,6 +16,10 @@ DECLARED: Final = b'{"declared": true}'
 """The data of the flag of a server that has started disabled because the job's setting ``disabled`` says so."""
 PROCESSES: Final = "/~processes"
 """Parent of what processes say that they cannot do.  No job has such a name."""
+CALENDARS: Final = "/~calendars"
+"""Parent of the calendars.  No job has such a name."""
+COMMON: Final = (SWITCHES, CALENDARS)
+"""The nodes that every process follows, since they matter to all jobs."""
 ALERTS: Final = "/~alerts"
 """Parent of the states of alerts.  No job has such a name."""
 HANDLERS: Final = "/~handlers"
@@ -25,6 +29,11 @@ HANDLERS: Final = "/~handlers"
 def server_switch(ip: str, flag: str = "") -> str:
     """The flag ``paused`` or ``disabled`` of a server in all jobs; without a flag, the server's node there."""
     return f"{SWITCHES}/{ip}/{flag}" if flag else f"{SWITCHES}/{ip}"
+
+
+def calendar_path(name: str) -> str:
+    """The node of a calendar; its data is the calendar as text."""
+    return f"{CALENDARS}/{name}"
 
 
 def child(parent: str, name: object) -> str:
@@ -215,6 +224,10 @@ class Layout:
     def schedule(self) -> str:
         """The schedule in force, and since when it has been in force, as the leader has noted it."""
         return f"/{self.job}/leader/schedule"
+
+    def contents(self, hash: str) -> str:
+        """Contents of a calendar, by their hash, as long as a schedule that the leader has noted names them."""
+        return f"/{self.job}/leader/schedule/{hash}"
 
     @property
     def paused(self) -> str:

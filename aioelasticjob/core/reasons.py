@@ -20,6 +20,7 @@ CLOCK = "the clock of the instance that held the item was too far from the regis
 NO_INSTANCE_UP = "no instance was up"
 BUSY = "the last run was still going on"
 ENDED = "the schedule was changed before the item could be run"
+NO_CALENDAR = "a calendar was missing: {}"
 OURS = "an earlier session of this process held the item, and has ended"
 GONE = "{}, which ran before, was gone, and this instance had not taken over yet"
 BLOCKED = "another instance held or ran the item, or the item waited for its rescue"

@@ -22,6 +22,7 @@ from aioelasticjob.ground.nesting import read_json
 from aioelasticjob.model import LEFT_OPEN, FireSource, Progress
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.schedules import Schedule, ScheduleSettings, schedule_of
+from aioelasticjob.schedules.calendars import Calendar
 
 CANCELLED = "cancelled"
 EXPIRED = "expired"
@@ -167,6 +168,8 @@ def encode(request: Request) -> bytes:
         fields["parameter"] = request.parameter
     if (span := request.span) is not None:
         fields |= {"from": span.start, "to": span.end, "schedule": span.schedule.settings.as_json()}
+        if calendars := span.schedule.calendars:  # so that no edit of them changes what is run
+            fields["calendars"] = [calendar.text for calendar in calendars]
         if span.items_at_once:
             fields["itemsAtOnce"] = span.items_at_once
     return json.dumps(fields).encode()
@@ -273,7 +276,10 @@ def decode_progress(data: bytes) -> Progress:
 
 
 def _span(fields: Mapping[str, Any]) -> Span:
-    schedule = schedule_of(ScheduleSettings.of_json(fields["schedule"]))
+    calendars = [Calendar.of_text(_text(text)) for text in fields.get("calendars", ())]
+    schedule = schedule_of(
+        ScheduleSettings.of_json(fields["schedule"]), calendars={calendar.hash: calendar for calendar in calendars}
+    )
     if schedule is None:
         raise ValueError("there is no schedule whose moments could be run")
     at_once = whole_number(fields.get("itemsAtOnce", 0), MAX_ITEMS)

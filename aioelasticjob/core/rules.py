@@ -32,6 +32,7 @@ from aioelasticjob.core.effects import (
     StepDown,
     UpdateRequest,
     parts,
+    unkept_contents,
 )
 from aioelasticjob.core.instances import UNUSABLE, unusable_note
 from aioelasticjob.core.layout import child
@@ -120,7 +121,8 @@ def note_schedule(now: RuleInput) -> Iterator[NoteSchedule]:
     """The leader notes a new schedule, which is in force from then on.
 
     The note contains the schedule itself, so it does not matter who has written the configuration, or with which tool.
-    The note also contains the former schedules, oldest first.
+    The note also contains the former schedules, oldest first.  Contents of calendars that it names are kept beside it,
+    so an edit of a calendar is a new schedule, and the former one still has its moments.
     """
     view = now.view
     layout = view.layout
@@ -128,7 +130,7 @@ def note_schedule(now: RuleInput) -> Iterator[NoteSchedule]:
     if config is None or view.unusable is not None:
         return
     is_far_ahead = now.is_steady and is_noted_far_ahead(view, now.time)
-    if is_far_ahead or not view.schedules.is_noted:
+    if is_far_ahead or not view.schedules.is_noted or unkept_contents(view):
         yield NoteSchedule(_note(view, config, now.time))
 
 
@@ -179,7 +181,24 @@ def _note(view: JobView, config: Node, time: float) -> tuple[Op, ...]:
     path = view.layout.schedule
     unchanged = Check(view.layout.config, config.stat.version)
     data = view.schedules.note(time, config.stat.mzxid)
-    return unchanged, put(path, data, view.tree.get(path))
+    return unchanged, put(path, data, view.tree.get(path)), *unkept_contents(view)
+
+
+def forget_contents(now: RuleInput) -> Iterator[RemoveNodes]:
+    """On a tick the leader removes contents of calendars that no schedule names any more."""
+    view = now.view
+    note = view.tree.get(view.layout.schedule)
+    if not now.tick or note is None:
+        return
+    named = view.schedules.named_contents.union(view.config.contents)
+    removal = [
+        Delete(path)
+        for path in (
+            view.layout.contents(name) for name in view.tree.children(view.layout.schedule) if name not in named
+        )
+        if not view.obstructed(path)
+    ]
+    yield from _in_parts(Check(view.layout.schedule, note.stat.version), removal)
 
 
 def answer_cut_off_runs(now: RuleInput) -> Iterator[MarkOrphan | EndRun]:
@@ -448,6 +467,7 @@ LEADER_RULES: tuple[Rule, ...] = (
     remove_requests,
     end_requests,
     forget_requests,
+    forget_contents,
     clear_records,
     remove_servers,
 )

@@ -16,6 +16,8 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.schedules import Schedule, ScheduleSettings, schedule_of
+from aioelasticjob.schedules.calendars import Calendar
+from aioelasticjob.schedules.schedule import NO_CALENDARS
 
 MAX_FORMER_SCHEDULES = 8
 """How many former schedules are kept: their last moments may still have to be reported as missed."""
@@ -54,13 +56,21 @@ class Schedules:
     """Whether the leader has noted the schedule of the configuration."""
     made_at: float
     """When the job was made: if nothing is noted, its schedule may have been in force since then."""
+    contents: Mapping[str, Calendar]
+    """The contents of the calendars that these schedules name, by their hashes."""
 
     @classmethod
-    def of(cls, config: JobConfig, written: Node | None, note: Node | None) -> Schedules:
-        """Return what two nodes say: that of the configuration, ``written``, and that of the leader's note."""
+    def of(
+        cls, config: JobConfig, written: Node | None, note: Node | None, kept: Mapping[str, Calendar] = NO_CALENDARS
+    ) -> Schedules:
+        """Return what two nodes say: that of the configuration, ``written``, and that of the leader's note.
+
+        ``kept`` has the contents of calendars beside the note.
+        """
         noted = () if note is None else _noted(note.data, round(note.stat.ctime * 1000))
         is_noted = bool(noted) and _is_same(noted[-1], config)
-        return cls(config, noted, is_noted, 0.0 if written is None else written.stat.ctime)
+        made_at = 0.0 if written is None else written.stat.ctime
+        return cls(config, noted, is_noted, made_at, {**config.contents, **kept})
 
     @property
     def since(self) -> int:
@@ -87,7 +97,8 @@ class Schedules:
             recorded = one["monitorExecution"] is True
             if found and found[-1].recorded is not recorded:
                 found.clear()
-            found.append(InForce(_schedule(one, self.config.job_name), one["since"], until, recorded))
+            schedule = _schedule(one, self.config.job_name, self.contents)
+            found.append(InForce(schedule, one["since"], until, recorded))
         return tuple(found)
 
     def replaced_at(self, since: int, recorded: bool) -> int | None:
@@ -100,6 +111,11 @@ class Schedules:
         if all((one["monitorExecution"] is True) is recorded for one in later):
             return None
         return min(int(one["since"]) for one in later)
+
+    @property
+    def named_contents(self) -> frozenset[str]:
+        """The hashes of all contents of calendars that the schedules name which the leader has noted."""
+        return frozenset(hash for one in self.noted for hash in ScheduleSettings.of_json(one).all_contents)
 
     @property
     def accepted(self) -> int:
@@ -156,8 +172,8 @@ def _is_same(noted: Mapping[str, Any], config: JobConfig) -> bool:
     return ScheduleSettings.of_json(noted) == config.schedule_settings and is_recorded == config.monitor_execution
 
 
-def _schedule(noted: Mapping[str, Any], job: str) -> Schedule | None:
+def _schedule(noted: Mapping[str, Any], job: str, contents: Mapping[str, Calendar]) -> Schedule | None:
     """Return a schedule; None if there is none, or if it is invalid because somebody has edited it."""
     with suppress(InvalidSetting):
-        return schedule_of(ScheduleSettings.of_json(noted), job)
+        return schedule_of(ScheduleSettings.of_json(noted), job, contents)
     return None

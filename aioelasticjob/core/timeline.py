@@ -38,6 +38,9 @@ class Timeline:
         self.starts_at = 0
         """When the next moment comes: then, or later if there is jitter."""
         self._is_delayed = any(one.schedule is not None and one.schedule.settings.jitter for one in self._periods)
+        lacking = [one for one in self._periods if one.schedule is not None and one.schedule.missing_calendars]
+        self.lacking: Sequence[InForce] = lacking
+        """The schedules of which a calendar is missing, oldest first: their moments are not run."""
         self._search(now)
 
     @classmethod
@@ -64,6 +67,12 @@ class Timeline:
     def replaced(self) -> Sequence[InForce]:
         """The former schedules, oldest first."""
         return self._periods[:-1]
+
+    def lacks_calendar(self, moment: int) -> bool:
+        """Whether a moment is not run because a calendar is missing now, or was missing when the moment came."""
+        if not self.lacking:
+            return False
+        return self.lacking[-1] is self._periods[-1] or any(one.since < moment <= one.until for one in self.lacking)
 
     def advance(self, now: int) -> None:
         """Move on to ``now``, or back to it if the time was set back."""

@@ -12,7 +12,7 @@ from aioelasticjob.config.job import JobConfig, required
 from aioelasticjob.core import records
 from aioelasticjob.core.declaration import with_known_names
 from aioelasticjob.core.instances import address_of, instances
-from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
+from aioelasticjob.core.layout import SWITCHES, Layout, calendar_path, server_switch
 from aioelasticjob.core.nodes import (
     NO_ITEMS,
     NO_REQUESTS,
@@ -31,6 +31,7 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.model import NONE, Instance
 from aioelasticjob.registry.tree import Node, Tree
+from aioelasticjob.schedules.calendars import Calendar, calendar_in
 
 _Derived: TypeAlias = tuple[ItemNodes, RequestNodes, Mapping[str, Instance]]
 """What is read anew of a newer tree only as far as nodes have changed."""
@@ -47,8 +48,8 @@ class JobView:
     """The newest valid configuration, except that ``requires`` is always the newest."""
     fault: str | None = None
     """What is wrong with the configuration now in the registry: it is invalid, or a name in it is unknown here."""
-    switches: Tree = field(default_factory=Tree)
-    """The nodes that say which servers are switched off in all jobs."""
+    common: Tree = field(default_factory=Tree)
+    """The nodes that all jobs have in common: which servers are switched off in all jobs, and the calendars."""
     unusable: str | None = None
     """Why this process cannot run the job by the configuration now in the registry; None if it can."""
     time: float = -inf
@@ -100,7 +101,7 @@ class JobView:
     @cached_property
     def _pauses(self) -> Mapping[str, Pause]:
         """The pauses that have a time at which they end, or have ended, by the paths of their flags."""
-        servers = (server_switch(ip, "paused") for ip in self.switches.children(SWITCHES))
+        servers = (server_switch(ip, "paused") for ip in self.common.children(SWITCHES))
         pauses = dict[str, Pause]()
         for path in (self.layout.paused, *servers):
             node = self._flag_node(path)
@@ -109,11 +110,11 @@ class JobView:
         return pauses
 
     def _flag_node(self, path: str) -> Node | None:
-        return self.tree.get(path) or self.switches.get(path)
+        return self.tree.get(path) or self.common.get(path)
 
     def is_disabled(self, ip: str) -> bool:
         """Whether a server is disabled, in this job or in all jobs."""
-        return self.layout.server_disabled(ip) in self.tree or server_switch(ip, "disabled") in self.switches
+        return self.layout.server_disabled(ip) in self.tree or server_switch(ip, "disabled") in self.common
 
     def paused_by(self, instance: str) -> str | None:
         """Return the node that pauses the job, or the server of an instance, which may be gone; None if none does."""
@@ -360,7 +361,18 @@ class JobView:
         """The schedule, since when it is in force, and the former ones."""
         written = self.tree.get(self.layout.config)
         note = self.tree.get(self.layout.schedule)
-        return Schedules.of(self.config, written, note)
+        return Schedules.of(self.config, written, note, self.contents)
+
+    @cached_property
+    def contents(self) -> Mapping[str, Calendar]:
+        """The contents of calendars that the leader has kept for the schedules that it has noted, by their hashes."""
+        found = dict[str, Calendar]()
+        for hash in self.tree.children(self.layout.schedule):
+            node = self.tree.get(self.layout.contents(hash))
+            calendar = None if node is None else calendar_in(node.data)
+            if calendar is not None and calendar.hash == hash:  # otherwise somebody has edited them
+                found[hash] = calendar
+        return found
 
     @cached_property
     def _derived(self) -> _Derived:
@@ -387,13 +399,13 @@ def read(
     layout: Layout,
     last: JobConfig,
     kind: str | None = None,
-    switches: Tree | None = None,
+    common: Tree | None = None,
     *,
     time: float = -inf,
 ) -> JobView:
     """Return the view of a tree.  If its configuration is invalid, ``last`` stays in force, with the new ``requires``.
 
-    ``switches`` has the nodes of the servers in all jobs, if ``tree`` does not.  ``time`` is the registry's; without it
+    ``common`` has the nodes that all jobs have in common, if ``tree`` does not.  ``time`` is the registry's; without it
     no pause has ended by itself.
 
     ``requires`` is read in any case: the rest may seem invalid to this release only because it lacks such a feature.
@@ -402,26 +414,27 @@ def read(
     schedule.
     """
     node = tree.get(layout.config)
-    off = tree if switches is None else switches
+    common = tree if common is None else common
+    last = with_calendars(last, common)
     if node is None:
-        return JobView(layout, tree, last, f"{layout.config} is missing", off, time=time)
+        return JobView(layout, tree, last, f"{layout.config} is missing", common, time=time)
     try:
         is_last = kind is not None and node.data == last.to_json()  # most processes declare what is stored
-        config = last if is_last else parse(node.data, layout)
+        config = last if is_last else with_calendars(parse(node.data, layout), common)
         fits(config)
         if kind not in (None, config.job_type):
             raise InvalidSetting("job_type", config.job_type, f"the job runs as {kind} and cannot change that")
     except InvalidSetting as mistake:
         requires = required(node.data)
         kept = last if requires in (None, last.requires) else last.model_copy(update={"requires": requires})
-        return JobView(layout, tree, kept, str(mistake), off, str(mistake), time)
+        return JobView(layout, tree, kept, str(mistake), common, str(mistake), time)
     if kind is None:  # a process that only reads need not have the job's error handler or executor
-        return JobView(layout, tree, config, None, off, time=time)
+        return JobView(layout, tree, config, None, common, time=time)
     usable = with_known_names(config, last)
-    return JobView(layout, tree, usable.config, usable.fault, off, usable.unusable, time)
+    return JobView(layout, tree, usable.config, usable.fault, common, usable.unusable, time)
 
 
-def follow(before: JobView, tree: Tree, switches: Tree, time: float = -inf) -> JobView:
+def follow(before: JobView, tree: Tree, common: Tree, time: float = -inf) -> JobView:
     """Return the view of newer trees of a running job, or of the same at a later time of the registry.
 
     A configuration that has not changed is not read again.
@@ -429,8 +442,19 @@ def follow(before: JobView, tree: Tree, switches: Tree, time: float = -inf) -> J
     path = before.layout.config
     last = before.config
     if tree.get(path) == before.tree.get(path):
-        return JobView(before.layout, tree, last, before.fault, switches, before.unusable, time)
-    return read(tree, before.layout, last, last.job_type, switches, time=time)
+        return JobView(before.layout, tree, with_calendars(last, common), before.fault, common, before.unusable, time)
+    return read(tree, before.layout, last, last.job_type, common, time=time)
+
+
+def with_calendars(config: JobConfig, common: Tree) -> JobConfig:
+    """Return a configuration with the contents of the calendars that it names, as far as there are any."""
+    known = dict[str, Calendar]()
+    for name in config.calendar:
+        node = common.get(calendar_path(name))
+        calendar = None if node is None else calendar_in(node.data)
+        if calendar is not None:
+            known[name] = calendar
+    return config.with_calendars(known)
 
 
 @lru_cache(maxsize=4096)

@@ -96,14 +96,14 @@ class Coordinator:
     """Writes the effects that the rules want, and sets ``views`` to the newest view, in turns.
 
     A turn decides and does not wait.  If something has to be written or read, the turn returns it as work.
-    ``switches`` are the nodes of the servers in all jobs.
+    ``common`` are the nodes that all jobs have in common.
     """
 
     def __init__(
         self,
         member: Member,
         trees: Latest[Tree],
-        switches: Latest[Tree],
+        common: Latest[Tree],
         views: Latest[JobView],
         counts: RunCounts,
         clock: Clock,
@@ -111,7 +111,7 @@ class Coordinator:
     ) -> None:
         self._member = member
         self._trees = trees
-        self._switches = switches
+        self._common = common
         self._views = views
         self._run_counts = counts
         self._clock = clock
@@ -147,12 +147,12 @@ class Coordinator:
 
     def _read_view(self) -> JobView:
         tree = self._trees.value
-        switches = self._switches.value
+        common = self._common.value
         before = self._views.value
         time = self._time
-        if before.tree is tree and before.switches is switches and time < before.pause_ends_at:
+        if before.tree is tree and before.common is common and time < before.pause_ends_at:
             return before
-        view = follow(before, tree, switches, time)
+        view = follow(before, tree, common, time)
         self._pacing.see(before, view)
         self._views.set(view)
         self._job.view_changed()

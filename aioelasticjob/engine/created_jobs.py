@@ -24,7 +24,7 @@ from aioelasticjob.engine.ending import Stage
 from aioelasticjob.engine.health import JobHealth
 from aioelasticjob.engine.local_jobs import Host, LocalJob, LocalJobs
 from aioelasticjob.engine.refusals import Refusals
-from aioelasticjob.engine.tree_follower import follow_root
+from aioelasticjob.engine.tree_follower import follow_roots
 from aioelasticjob.errors import (
     Conflict,
     ElasticJobError,
@@ -175,7 +175,7 @@ class _JobsOfHandler:
         """Follow the index until the session is closed, and let jobs join and leave as it says."""
         session = self._session
         async with create_task_group() as tasks:
-            await tasks.start(follow_root, session, self._paths.jobs, self._index, self._refusals, READ_INDEX)
+            await tasks.start(follow_roots, session, (self._paths.jobs,), self._index, self._refusals, READ_INDEX)
             failures = 0
             while True:
                 try:

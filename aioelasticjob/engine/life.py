@@ -211,9 +211,9 @@ class Life:
         history = self._history
         try:
             trees = self._follower.trees
-            switches = self._shared.switches.value
+            common = self._shared.common.value
             config = await join(
-                self.member, self._job.config, trees, history.config, history.up_since, switches, year=self._year
+                self.member, self._job.config, trees, history.config, history.up_since, common, year=self._year
             )
             history.resume()
             if history.config is None:
@@ -239,7 +239,7 @@ class Life:
         trees = self._follower.trees
         history = self._history
         time = shared.clock.now() - (member.session.clock_skew or 0.0)
-        view = read(trees.value, member.layout, config, config.job_type, shared.switches.value, time=time)
+        view = read(trees.value, member.layout, config, config.job_type, shared.common.value, time=time)
         views = Latest(view)
         if config.monitor_port != OFF:
             self._port = MonitorPort(member, views)
@@ -248,7 +248,7 @@ class Life:
             here = views.value.instances.get(member.id)
             history.past.since = shared.clock.now() if here is None else here.up_since
         job_scheduler = JobScheduler(self._job, member, views, shared, self.tasks, history.past, self.stopping)
-        coordinator = Coordinator(member, trees, shared.switches, views, job_scheduler.run_counts, shared.clock, self)
+        coordinator = Coordinator(member, trees, shared.common, views, job_scheduler.run_counts, shared.clock, self)
         self._coordinating = Activity(self.tasks, coordinator)
         if history.again:
             self.tasks.start_soon(job_scheduler.releases.release_left)

@@ -17,7 +17,7 @@ from anyio import TASK_STATUS_IGNORED, CancelScope, create_task_group, move_on_a
 from anyio.abc import TaskStatus
 
 from aioelasticjob.core.clock_skew import ClockSkewMonitor
-from aioelasticjob.core.layout import SWITCHES, Layout
+from aioelasticjob.core.layout import COMMON, SWITCHES, Layout
 from aioelasticjob.engine.ending import Ending, Stage
 from aioelasticjob.engine.health import JobHealth
 from aioelasticjob.engine.job_clock import JobClock
@@ -26,7 +26,7 @@ from aioelasticjob.engine.life import History, Life
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.process_context import REGISTERING_AT_ONCE, ProcessContext
 from aioelasticjob.engine.refusals import Refusals, RefusedRequest
-from aioelasticjob.engine.tree_follower import follow_root
+from aioelasticjob.engine.tree_follower import follow_roots
 from aioelasticjob.engine.turns import Scheduler
 from aioelasticjob.errors import (
     ElasticJobError,
@@ -59,7 +59,7 @@ REJOIN_PAUSE = 1.0
 """Seconds before a job joins again under the same session."""
 REMEMBERED_SESSIONS = 10
 """In how many sessions a process remembers what it was called."""
-READ_SWITCHES = "to read which servers are switched off"
+READ_COMMON = "to read which servers are switched off, and the calendars"
 """The purpose of the reads, for the log line if the registry refuses them."""
 READABLE = (SessionState.CONNECTED, SessionState.CLOSED)
 
@@ -440,8 +440,8 @@ class LocalJobs:
             tasks.start_soon(self._shared.dispatcher.deliver)
             tasks.start_soon(watch_clock, self._session, lambda: self.running, self._time_was_set)
             tasks.start_soon(self._watch_session)
-            self._shared.switches.listen(self._look_at_switches)
-            await tasks.start(follow_switches, self._session, self._shared)
+            self._shared.common.listen(self._look_at_common_nodes)
+            await tasks.start(follow_common_nodes, self._session, self._shared)
             declared = tuple(self._jobs.values())
             self.is_open = True
             async with create_task_group() as starting:
@@ -500,7 +500,7 @@ class LocalJobs:
         with move_on_after(FINAL_DELIVERY_TIMEOUT):
             await self._shared.dispatcher.wait_until_delivered()
 
-    def _look_at_switches(self) -> None:
+    def _look_at_common_nodes(self) -> None:
         for job in self._jobs.values():
             if job.life is not None:
                 job.life.nodes_changed()
@@ -537,12 +537,12 @@ class LocalJobs:
                     one.over()
 
 
-async def follow_switches(
+async def follow_common_nodes(
     session: Session, shared: ProcessContext, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED
 ) -> None:
-    """Keep ``shared.switches`` up to date until the session is closed; meanwhile the jobs run with what is known."""
+    """Keep ``shared.common`` up to date until the session is closed; meanwhile the jobs run with what is known."""
     refusals = Refusals(SWITCHES, shared.clock, shared.limited_log)
-    await follow_root(session, SWITCHES, shared.switches, refusals, READ_SWITCHES, task_status=task_status)
+    await follow_roots(session, COMMON, shared.common, refusals, READ_COMMON, task_status=task_status)
 
 
 async def watch_clock(

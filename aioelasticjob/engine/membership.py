@@ -16,7 +16,7 @@ from anyio import move_on_after
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core import zone_rules
 from aioelasticjob.core.declaration import declared_otherwise, with_known_names
-from aioelasticjob.core.effects import BecomeLeader, to_transactions
+from aioelasticjob.core.effects import BecomeLeader, to_transactions, unkept_contents
 from aioelasticjob.core.foreign import leave_alone
 from aioelasticjob.core.instances import UNUSABLE, departure_note, instance, unusable_note
 from aioelasticjob.core.layout import DECLARED, SWITCHES, Layout
@@ -59,7 +59,7 @@ async def join(
     trees: Latest[Tree],
     last: JobConfig | None = None,
     up_since: float = inf,
-    switches: Tree | None = None,
+    common: Tree | None = None,
     *,
     year: int = 0,
 ) -> JobConfig:
@@ -67,7 +67,7 @@ async def join(
 
     If the instance joins again, ``last`` is the configuration used before: it stays in force if the registry's is
     invalid, and nothing is overwritten.  ``up_since`` is when this process first joined.
-    ``switches`` has the nodes of the servers in all jobs: an instance whose server is disabled there does not lead.
+    ``common`` has the nodes that all jobs have in common: an instance whose server is disabled there does not lead.
     ``year`` is the present one: the instance says from then on which rules it has for the job's time zone.
 
     Raises:
@@ -82,7 +82,7 @@ async def join(
         leave_alone(tree, member.layout)
         stored, holds = _agreed(tree, member.layout, config, last)
         parents = await _missing_parents(member, tree)
-        view = read(tree, member.layout, holds, config.job_type, switches)
+        view = read(tree, member.layout, holds, config.job_type, common)
         differing = [one.setting for one in declared_otherwise(config, holds)]
         unusable = None if view.unusable is None else unusable_note(view.configured_by, view.unusable)
         rules = zone_rules.note(zone_rules.present(holds, year)) if year else None
@@ -262,7 +262,8 @@ def _joining(
     if node is None:
         operations.append(Create(layout.config, holds.to_json()))
         if layout.schedule not in tree:
-            operations.append(Create(layout.schedule, json.dumps(scheduling(holds)).encode()))
+            operations.append(Create(layout.schedule, json.dumps(scheduling(view.config)).encode()))
+            operations += unkept_contents(view)
     elif stored is None or (holds.overwrite and stored is not holds and holds.to_json() != node.data):
         operations.append(Set(layout.config, holds.to_json(), node.stat.version))
     server = layout.server(member.ip)

@@ -16,7 +16,7 @@ from typing import Final
 
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.declaration import Difference, differences, shown
-from aioelasticjob.core.layout import SWITCHES, server_switch
+from aioelasticjob.core.layout import CALENDARS, SWITCHES, calendar_path, server_switch
 from aioelasticjob.core.nodes import order
 from aioelasticjob.core.pauses import pause_in
 from aioelasticjob.core.requests import CANCELLED, Cancellation, Request
@@ -106,6 +106,14 @@ def operator_actions(before: JobView, after: JobView, member: Member) -> Iterato
         yield f"{change.by(shutdown)} has asked this instance to leave"
     if after.config != before.config:
         yield from _configured(change, layout.config)
+    for name in after.config.calendar:
+        path = calendar_path(name)
+        was_there = path in before.common
+        is_there = path in after.common
+        if is_there and before.common.get(path) != after.common.get(path):
+            yield f"{change.by(path)} has {'changed' if was_there else 'made'} the calendar {name}"
+        elif was_there and not is_there:
+            yield f"{change.by(path)} has removed the calendar {name}: the job runs nothing until there is one"
     yield from _requested(change)
 
 
@@ -121,7 +129,8 @@ class _Change:
         before = self.before
         after = self.after
         own = self.after.layout.operator
-        for then, now, note in ((before.tree, after.tree, own), (before.switches, after.switches, SWITCHES)):
+        common = before.common, after.common
+        for then, now, note in ((before.tree, after.tree, own), (*common, SWITCHES), (*common, CALENDARS)):
             last = then.get(note)
             since = 0 if last is None else last.stat.mzxid
             if by := who_acted(path, now.get(note), since):
@@ -189,7 +198,7 @@ def _switched(change: _Change, flags: Mapping[str, str], what: str) -> Iterator[
             until = pause_in(after).until
             end = "" if until == inf else f" until {time_text(moment(until))}"
             yield f"{change.by(path)} has {done} {what}{end}"
-        elif path in change.after.tree or path in change.after.switches:
+        elif path in change.after.tree or path in change.after.common:
             yield f"the pause of {what} has ended at its time"
         else:
             yield f"{change.by(path)} has {UNDONE[done]} {what}"

@@ -38,7 +38,7 @@ class ProcessContext:
     """Each job holds it while it joins, or unregisters: if thousands did at once, they would block the loop."""
     comparing: Lock = field(default_factory=Lock)
     """A job holds it while it asks the registry for its time; the other jobs wait for the answer."""
-    switches: Latest[Tree] = field(default_factory=lambda: Latest(Tree()))
-    """The nodes that say which servers are switched off in all jobs."""
+    common: Latest[Tree] = field(default_factory=lambda: Latest(Tree()))
+    """The nodes that all jobs have in common: which servers are switched off in all jobs, and the calendars."""
     starts: Starts = field(default_factory=Starts)
     departures: Departures = field(default_factory=Departures)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Event
+from collections.abc import Collection
 from contextlib import closing
 
 from anyio import TASK_STATUS_IGNORED
@@ -16,16 +17,16 @@ from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import Tree
 
 
-async def follow_root(
+async def follow_roots(
     session: Session,
-    root: str,
+    roots: Collection[str],
     trees: Latest[Tree],
     refusals: Refusals,
     what: str,
     *,
     task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
 ) -> None:
-    """Keep ``trees`` up to date with all nodes at and below ``root`` until the session is closed.
+    """Keep ``trees`` up to date with all nodes at and below ``roots`` until the session is closed.
 
     The task counts as started once the nodes were read.  It also does if the registry refuses that: then it is tried
     again and again.  ``what`` is the purpose of the reads, for the log line about that.
@@ -37,7 +38,7 @@ async def follow_root(
         if follower.trees.value != trees.value:  # after an outage they mostly are as before
             trees.set(follower.trees.value)
 
-    with closing(Follower(session, (root,), (), changed.set)) as follower:
+    with closing(Follower(session, roots, (), changed.set)) as follower:
         follower.trees.listen(show)
         refusal = await _caught_up(follower)
         task_status.started()

@@ -53,6 +53,13 @@ class CommonSettings(TypedDict, total=False):
     """Delays the runs of each moment by up to so many seconds, each by another time, so that not all jobs begin in the
     same second; less than the time until the next moment. The delay follows from the job's name and the moment, so it
     is the same in all instances. 0 is off."""
+    calendar: str | Sequence[str]
+    """The name of a calendar, or a list of some: on their days the job does not run. The calendars are in the registry;
+    while one of them is missing, the job runs nothing."""
+    calendar_mode: Literal["skip", "next", "previous"]
+    """What becomes of the moments on days of a calendar: with `"skip"` they are left out, with `"next"` and
+    `"previous"` they move to the next or previous open day, to the same local time, at most 31 days. Moments that fall
+    together are one."""
     sharding_total_count: int
     """The number of items, 1 to 10,000. By default one slow item delays the others on its process."""
     sharding_item_parameters: Mapping[int, str] | str

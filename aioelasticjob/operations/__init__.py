@@ -11,6 +11,15 @@ from aioelasticjob.operations.asking import (
     resume_request,
 )
 from aioelasticjob.operations.backfill import BackfillPlan, backfill, plan_backfill, rerun
+from aioelasticjob.operations.calendars import (
+    CalendarInUse,
+    CalendarStatus,
+    calendar,
+    calendars,
+    import_calendar,
+    remove_calendar,
+    set_calendar,
+)
 from aioelasticjob.operations.cancelling import cancel
 from aioelasticjob.operations.consequences import SERVER_ACTIONS, ServerAction
 from aioelasticjob.operations.creation import RemovalUnfinished, create, create_all, is_created, remove_created
@@ -52,6 +61,8 @@ __all__ = [
     "ActiveRun",
     "Asked",
     "BackfillPlan",
+    "CalendarInUse",
+    "CalendarStatus",
     "ChangedMeanwhile",
     "HostStatus",
     "ImportedJob",
@@ -74,6 +85,8 @@ __all__ = [
     "ask",
     "backfill",
     "by_server",
+    "calendar",
+    "calendars",
     "cancel",
     "cancel_request",
     "configure",
@@ -90,6 +103,7 @@ __all__ = [
     "handlers",
     "has_label",
     "host_of",
+    "import_calendar",
     "import_jobs",
     "is_created",
     "items_in",
@@ -109,6 +123,7 @@ __all__ = [
     "processes",
     "processes_of",
     "remove",
+    "remove_calendar",
     "remove_created",
     "remove_server",
     "request",
@@ -119,6 +134,7 @@ __all__ = [
     "resume_server",
     "server",
     "server_details",
+    "set_calendar",
     "shut_down",
     "watch",
     "watch_all",

@@ -14,6 +14,7 @@ from aioelasticjob.core.records import is_cut_off
 from aioelasticjob.ground.times import moment
 from aioelasticjob.model import GIVEN_UP, FireSource, Record, is_failure
 from aioelasticjob.observers.missed import Count, MissedMoments, total_of
+from aioelasticjob.operations.calendars import ends_soon
 from aioelasticjob.operations.error_groups import ErrorGroup
 from aioelasticjob.operations.lateness import late_at, lateness
 from aioelasticjob.operations.observed_runs import MISFIRED, ObservedRun, new_missed
@@ -24,6 +25,7 @@ SEVERITY: Final = (
     "nobody able",
     "refused",
     "never fires",
+    "calendar missing",
     "clock differs",
     "writes refused",
     "blocked",
@@ -35,6 +37,7 @@ SEVERITY: Final = (
     "unusable here",
     "misfiring",
     "behind",
+    "calendar ends",
     "not converging",
     "unreliable",
     "foreign",
@@ -150,6 +153,7 @@ def _found(status: JobStatus, now: float, seen: Seen) -> Iterable[Reason]:
         *_running_long(status, now),
         *_misfiring(status, now, seen),
         *_behind(status, seen.runs),
+        *_calendar_ends(status, now),
         *_not_converging(seen.unsettled_for),
     )
 
@@ -197,6 +201,24 @@ def _not_run(status: JobStatus, now: float) -> Iterator[Reason]:
         yield Reason("nobody able", "no process that is there can do what the job requires")
     elif status.state == "never fires":
         yield Reason("never fires", "its schedule names no moment of any year")
+    elif missing := status.missing_calendars:
+        details = dict.fromkeys(missing)
+        yield Reason(
+            "calendar missing", "a calendar is missing: {calendars}", {"calendars": ", ".join(missing)}, details=details
+        )
+
+
+def _calendar_ends(status: JobStatus, now: float) -> Iterator[Reason]:
+    """Yield a reason for each calendar whose dates end soon: from then on its days would be open."""
+    schedule = status.config.schedule
+    if schedule is None:
+        return
+    today = moment(now).astimezone(schedule.zone).date()
+    for name, calendar in schedule.named_calendars:
+        if ends_soon(calendar, today):
+            values = {"calendar": name, "last": calendar.last}
+            sentence = "the calendar {calendar} has no date after {last}"
+            yield Reason("calendar ends", sentence, values, details={name: None})
 
 
 def _writes_refused(instances: Sequence[InstanceStatus]) -> Iterator[Reason]:

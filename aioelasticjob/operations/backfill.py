@@ -159,6 +159,9 @@ def _schedule(view: JobView) -> Span:
     schedule = view.config.schedule
     if schedule is None:
         raise InvalidSetting("cron", None, f"{view.layout.job} has no schedule, so it has no moments to run again")
+    if missing := schedule.missing_calendars:
+        what = listed(missing)
+        raise NotPossible(f"{view.layout.job}: a calendar is missing, so its moments are not known: make {what} first")
     return Span(0, 0, schedule)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.foreign import evidence, foreign, leave_alone
-from aioelasticjob.core.layout import HANDLERS, SWITCHES, HandlerPaths, Layout, child
+from aioelasticjob.core.layout import COMMON, HANDLERS, HandlerPaths, Layout, child
 from aioelasticjob.core.requests import is_id
 from aioelasticjob.core.view import JobView, read
 from aioelasticjob.engine.dump import render
@@ -26,7 +26,7 @@ async def job(session: Session, name: str, *, now: float) -> JobStatus:
     await session.sync()
     if can_be_a_job(name):
         layout = Layout(name)
-        status = status_of(await session.subtree((*shown(layout), layout.offsets, SWITCHES)), layout, now)
+        status = status_of(await session.subtree((*shown(layout), layout.offsets, *COMMON)), layout, now)
         if status is not None:
             return status if status.config.handler is None else status.knowing(await handlers(session))
     raise await no_such(session, name)
@@ -41,8 +41,8 @@ async def jobs(session: Session, *, now: float) -> tuple[JobStatus, ...]:
     await session.sync()
     layouts = [Layout(name) for name in await names(session)]
     trees = await forest(session, layouts)
-    switches = await session.subtree([SWITCHES])
-    found = [status_of(tree, layout, now, switches) for layout, tree in zip(layouts, trees, strict=True)]
+    common = await session.subtree(COMMON)
+    found = [status_of(tree, layout, now, common) for layout, tree in zip(layouts, trees, strict=True)]
     there = await handlers(session)
     return tuple(status.knowing(there) for status in found if status is not None)
 
@@ -99,7 +99,7 @@ async def view_of(session: Session, name: str, *, busy: bool = False, request: s
     await session.sync()
     if can_be_a_job(name):
         layout = Layout(name)
-        roots = [*(shown(layout) if busy else layout.mirrored), SWITCHES]
+        roots = [*(shown(layout) if busy else layout.mirrored), *COMMON]
         if request is not None:
             roots.remove(layout.requests)
             roots += [layout.request(request)] if is_id(request) else []

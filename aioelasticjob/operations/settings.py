@@ -20,7 +20,7 @@ from aioelasticjob.core.request_runs import open_requests
 from aioelasticjob.core.requests import Request
 from aioelasticjob.core.rules import wanted_assignment
 from aioelasticjob.core.strategies import find
-from aioelasticjob.core.view import JobView
+from aioelasticjob.core.view import JobView, with_calendars
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.nesting import read_json
 from aioelasticjob.ground.times import moment
@@ -173,7 +173,7 @@ def _changed(view: JobView, settings: Mapping[str, object]) -> JobConfig:
         config = config.changed(options=given.pop("options"))
     config = configured(config, given) if _is_known(config.job_type) else config.changed(**given)
     fits(config)
-    return config
+    return with_calendars(config, view.common)
 
 
 def _is_known(kind: str) -> bool:
@@ -233,6 +233,8 @@ def _warnings(
         yield f"{_nobody(after)}: it takes effect when that changes"
     elif not after.active:
         yield "it is paused, or its servers are: nothing runs until that changes"
+    if config.schedule is not None and (missing := config.schedule.missing_calendars):
+        yield f"there is no calendar {listed(missing)}: the job runs nothing until there is"
     if config.schedule is not None and not fires:
         yield "the schedule never fires again"
     if config.schedule is None and not config.after and differences.keys() & {"cron", "every", "at", "after"}:

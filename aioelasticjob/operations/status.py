@@ -31,6 +31,7 @@ STATES: Final = (
     "assigning",
     "partly off",
     "switched off",
+    "calendar missing",
     "finished",
     "never fires",
     "nobody there",
@@ -343,6 +344,11 @@ class JobStatus:
         return replace(then, next_fire=next_fire)
 
     @property
+    def missing_calendars(self) -> tuple[str, ...]:
+        """The calendars that the job names and that the registry does not have: until then the job runs nothing."""
+        return () if self.config.schedule is None else self.config.schedule.missing_calendars
+
+    @property
     def _hindrance(self) -> str | None:
         """Why no scheduled moment of the job would be run, in one or two words; None if one would be."""
         if self.foreign:
@@ -356,6 +362,8 @@ class JobStatus:
         closed = self.paused or all(server.flags for server in self.servers if server.instances)
         if closed or 0 < len(self.items) == len(self.resting):
             return "switched off"
+        if self.missing_calendars:
+            return "calendar missing"
         able = able_instances(self)
         return "clock differs" if able and all(one.clock_differs is not None for one in able) else None
 
@@ -366,15 +374,15 @@ def able_instances(job: JobStatus) -> tuple[InstanceStatus, ...]:
     return tuple(one for one in job.instances if one.is_able and one.ip not in off)
 
 
-def status_of(tree: Tree, layout: Layout, now: float, switches: Tree | None = None) -> JobStatus | None:
+def status_of(tree: Tree, layout: Layout, now: float, common: Tree | None = None) -> JobStatus | None:
     """Return the status that a job's tree shows; ``now`` is in seconds since the epoch.  None if there is no job.
 
-    ``switches`` has the nodes of the servers in all jobs, if ``tree`` does not.
+    ``common`` has the nodes of the servers in all jobs, if ``tree`` does not.
     """
     node = tree.get(layout.config)
     if node is None:
         return None
-    view = read(tree, layout, JobConfig(job_name=layout.job), switches=switches)
+    view = read(tree, layout, JobConfig(job_name=layout.job), common=common)
     if (error := foreign(tree, layout)) is not None:
         view = replace(view, config=JobConfig(job_name=layout.job), fault=str(error))
     items = tuple(_item(view, tree, item) for item in sorted(view.items))
@@ -466,7 +474,7 @@ def _server(view: JobView, tree: Tree, ip: str) -> ServerStatus:
     counts = tree.get(layout.success_count(ip)), tree.get(layout.failure_count(ip))  # written together
     counted = max((count.stat.mtime for count in counts if count is not None and _number(count)), default=None)
     here = tree.get(layout.server_disabled(ip)), tree.get(layout.server_paused(ip))
-    everywhere = view.switches.get(server_switch(ip, "disabled")), view.switches.get(server_switch(ip, "paused"))
+    everywhere = view.common.get(server_switch(ip, "disabled")), view.common.get(server_switch(ip, "paused"))
     return ServerStatus(
         ip=ip,
         host="" if node is None else node.text,

@@ -143,7 +143,7 @@ class Streams:
 
     def _view(self, tree: Tree) -> JobView:
         config = JobConfig(job_name=self._layout.job)
-        return JobView(self._layout, tree, config, switches=tree, time=self._session.registry_time)
+        return JobView(self._layout, tree, config, common=tree, time=self._session.registry_time)
 
     def _servers(self, tree: Tree, last: ServersChanged | None) -> ServersChanged | None:
         layout = self._layout

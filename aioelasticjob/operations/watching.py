@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 from anyio import move_on_after
 
 from aioelasticjob.clock import Clock, SystemClock
-from aioelasticjob.core.layout import ALERTS, HANDLERS, PROCESSES, SWITCHES, Layout
+from aioelasticjob.core.layout import ALERTS, COMMON, HANDLERS, PROCESSES, Layout
 from aioelasticjob.errors import Suspended
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.operations.queries import can_be_a_job, forest, handlers, names, no_such, shown
@@ -71,7 +71,7 @@ async def watch(session: Session, job: str, *, clock: Clock | None = None) -> As
         states.set(found.get(job))
 
     follower = _StatusReader(session, clock, show, job)
-    with session.watching((Layout(job).root, SWITCHES, HANDLERS), follower):
+    with session.watching((Layout(job).root, *COMMON, HANDLERS), follower):
         await follower.catch_up()
         if states.value is None:
             raise await no_such(session, job)
@@ -113,7 +113,7 @@ class _StatusReader:
         self._session, self._clock, self._show, self._only = session, clock or SystemClock(), show, only
         self._hidden = UNSHOWN if only else UNSHOWN | {"offset"}
         self._trees: dict[str, tuple[Layout, Tree]] = {}
-        self._switches = Tree()
+        self._common = Tree()
         self._handlers: tuple[str, ...] = ()
         """The handlers that at least one process has."""
         self._found: dict[str, JobStatus] = {}
@@ -135,7 +135,7 @@ class _StatusReader:
             if self._handlers_changed:
                 self._news.set()
             return
-        if f"/{parts[1]}" == SWITCHES or (len(parts) > 2 and parts[2] not in self._hidden):
+        if f"/{parts[1]}" in COMMON or (len(parts) > 2 and parts[2] not in self._hidden):
             self._dirty[path] = None
             self._news.set()
 
@@ -171,7 +171,7 @@ class _StatusReader:
 
     def _judge(self, job: str, now: float) -> None:
         layout, tree = self._trees[job]
-        if (status := status_of(tree, layout, now, self._switches)) is not None:
+        if (status := status_of(tree, layout, now, self._common)) is not None:
             self._note(status.knowing(self._handlers))
             return
         self._found.pop(job, None)
@@ -200,7 +200,7 @@ class _StatusReader:
         before = list(self._trees)
         await self._session.sync()
         await self._read_handlers()
-        self._switches = await self._session.subtree([SWITCHES])
+        self._common = await self._session.subtree(COMMON)
         jobs = await names(self._session) if self._only is None else (self._only,)
         await self._read_jobs(list(dict.fromkeys((*before, *jobs))))
         return list(self._trees)
@@ -230,9 +230,9 @@ class _StatusReader:
         touched = await self._read_handlers() if self._handlers_changed else []
         if not dirty:  # no node of a job has changed: a job was due, or a process with a handler has come or gone
             return touched
-        everywhere = [path for path in dirty if path == SWITCHES or path.startswith(f"{SWITCHES}/")]
+        everywhere = [path for path in dirty if f"/{path.split('/', 2)[1]}" in COMMON]
         if everywhere:
-            self._switches = await self._session.subtree([SWITCHES])
+            self._common = await self._session.subtree(COMMON)
             dirty = {path: None for path in dirty if path not in everywhere}
         by_job: dict[str, list[str]] = {}
         for path in dirty:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -14,8 +14,10 @@ from aioelasticjob.cron.fields import FIRST_YEAR, LAST_YEAR, shortened
 from aioelasticjob.cron.zone import typed_time, zone_named
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.times import moment, time_text
+from aioelasticjob.schedules.calendars import Calendar, ClosedDays, checked_name
 from aioelasticjob.schedules.common import Common
-from aioelasticjob.schedules.moments import LATEST, Between, CronMoments, Dates, Interval, Moments, Union
+from aioelasticjob.schedules.days import day_of, start_of
+from aioelasticjob.schedules.moments import LATEST, Between, CronMoments, Dates, Interval, Moments, OnOpenDays, Union
 from aioelasticjob.schedules.settings import ScheduleSettings
 
 SEPARATOR = ";"
@@ -30,8 +32,26 @@ TYPED = "must be a time such as 2026-12-24T18:00, in time_zone, or 2026-12-24T18
 """What is right where a time is to be written."""
 NAMED = 3
 """How many single moments a description names."""
+NO_CALENDARS: Mapping[str, Calendar] = {}
+_MOVED = {
+    "skip": "not on days of",
+    "next": "on the next open day instead of days of",
+    "previous": "on the previous open day instead of days of",
+}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedDay:
+    """A day whose moments calendars leave out or move."""
+
+    first: datetime
+    """The first of the moments on this day."""
+    closed_by: tuple[str, ...]
+    """The calendars that close the day, each with the name of the day."""
+    moved: datetime | None
+    """Where the first moment moves; None if it is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +67,10 @@ class Schedule:
     """The single moments, in ascending order; empty if the schedule has none."""
     zone: tzinfo = field(compare=False, repr=False)
     _moments: Moments = field(compare=False, repr=False)
+    _open_days: OnOpenDays | None = field(compare=False, repr=False)
+    """The part of the moments that heeds calendars; None without calendars."""
+    calendars: tuple[Calendar, ...] = field(compare=False, repr=False)
+    """All calendars that decide its moments, without those that are missing."""
     _found: list[tuple[int | None, int | None]] = field(compare=False, repr=False)
     """The last question of ``after``, and its answer: all jobs with the same schedule ask the same."""
 
@@ -114,12 +138,41 @@ class Schedule:
         return not self.settings.common_with and self._moments.until(LATEST) is None
 
     @property
+    def missing_calendars(self) -> tuple[str, ...]:
+        """The calendars whose contents are not known: no moment is left out because of them, and none is run."""
+        parts = (self.settings, *self.settings.common_with)
+        named = [pair for one in parts for pair in zip(one.calendar, one.contents, strict=True)]
+        return tuple(dict.fromkeys(name for name, contents in named if not contents))
+
+    @property
+    def named_calendars(self) -> tuple[tuple[str, Calendar], ...]:
+        """The calendars that its settings name, with their names, without those that are missing."""
+        return () if self._open_days is None else self._open_days.closed.calendars
+
+    def closed_between(self, after: datetime, until: datetime, at_most: int) -> list[ClosedDay]:
+        """Return the days after a time and up to another one on which calendars leave out or move moments."""
+        open_days = self._open_days
+        found = list[ClosedDay]()
+        if open_days is None:
+            return found
+        last = (until - _EPOCH) // _MILLISECOND
+        first = open_days.moments.after((after - _EPOCH) // _MILLISECOND)
+        while first is not None and first <= last and len(found) < at_most:
+            day = day_of(first, self.zone)
+            end = start_of(day + 1, self.zone) - 1
+            if closed_by := open_days.closed.closed_by(day):
+                moved = self._at(open_days.moved(first))
+                found.append(ClosedDay(moment(first / 1000).astimezone(self.zone), closed_by, moved))
+            first = open_days.moments.after(end)
+        return found
+
+    @property
     def uses_zone(self) -> bool:
         """Whether the moments depend on the rules of the time zone."""
         if self.settings.common_with:
             return any(one.uses_zone for one in self._parts)
         typed = (*self.settings.at, self.settings.start_at, self.settings.end_at)
-        return bool(self.crons) or any(one is not None and _is_local(one) for one in typed)
+        return bool(self.crons or self.settings.calendar) or any(one is not None and _is_local(one) for one in typed)
 
     @property
     def expression(self) -> str:
@@ -145,6 +198,8 @@ class Schedule:
         else:
             named = [time_text(one) for one in self.dates[:NAMED]]
             sentence = f"At {', '.join(named)}{_and_more(self.dates)}"
+        if self.settings.calendar:
+            sentence += f", {_MOVED[self.settings.calendar_mode]} {', '.join(self.settings.calendar)}"
         if self.settings.start_at is not None:
             sentence += f", from {self.settings.start_at}"
         if self.settings.end_at is not None:
@@ -168,19 +223,25 @@ class Schedule:
         return None if milliseconds is None else moment(milliseconds / 1000).astimezone(self.zone)
 
 
-def schedule_of(settings: ScheduleSettings, job: str = "") -> Schedule | None:
+def schedule_of(
+    settings: ScheduleSettings, job: str = "", calendars: Mapping[str, Calendar] = NO_CALENDARS
+) -> Schedule | None:
     """Return the schedule that settings describe; None if they describe none, so that a job runs only when asked for.
 
-    From the name of the job follows by how much each moment is delayed, if there is jitter.
+    From the name of the job follows by how much each moment is delayed, if there is jitter.  ``calendars`` has the
+    contents of calendars by their hashes.  A calendar whose contents it does not have is missing.
 
     Raises:
         InvalidSetting: a setting is wrong, or two of them contradict each other.
     """
-    return _schedule_of(settings, job if settings.jitter else "")
+    known = {one: calendars[one] for one in settings.all_contents if one in calendars}
+    if settings.all_contents:
+        settings = settings.knowing(known)
+    return _schedule_of(settings, job if settings.jitter else "", tuple(known.values()))
 
 
 @lru_cache(maxsize=4096)
-def _schedule_of(settings: ScheduleSettings, job: str) -> Schedule | None:
+def _schedule_of(settings: ScheduleSettings, job: str, calendars: tuple[Calendar, ...]) -> Schedule | None:
     chosen = [name for name in ("cron", "every", "at") if getattr(settings, name) not in (None, ())]
     if not chosen:
         return None
@@ -202,13 +263,19 @@ def _schedule_of(settings: ScheduleSettings, job: str) -> Schedule | None:
         moments = Interval(start or 0, _interval(settings.every))
     else:
         moments = Dates(tuple(dates))
+    contents = {one.hash: one for one in calendars}
+    open_days = None
+    if settings.calendar:
+        named = zip(map(checked_name, settings.calendar), settings.contents, strict=True)
+        closed = ClosedDays(tuple((name, contents[one]) for name, one in named if one))
+        moments = open_days = OnOpenDays(moments, closed, settings.calendar_mode, zone)
     if start is not None or end is not None:
         moments = Between(moments, start or 0, LATEST if end is None else end)
     if settings.common_with:
-        others = [_schedule_of(one, "") for one in settings.common_with]
+        others = [schedule_of(one, "", contents) for one in settings.common_with]
         moments = Common((moments, *(one._moments for one in others if one is not None)))
-    named = tuple(moment(one / 1000).astimezone(zone) for one in dates)
-    return Schedule(settings, job, crons, named, zone, moments, [(None, None)])
+    single = tuple(moment(one / 1000).astimezone(zone) for one in dates)
+    return Schedule(settings, job, crons, single, zone, moments, open_days, calendars, [(None, None)])
 
 
 def interval_text(seconds: float) -> str:

@@ -75,7 +75,7 @@ def test_a_schedule_that_has_ended_says_so(command: Command) -> None:
         (("@daily", "-z", "Europe/Nowhere"), "there is no such time zone"),
         (("@daily", "--every", "5m"), "a job has one of cron, every and at"),
         (("--at", "soon"), "at = 'soon': must be a time such as"),
-        ((), "give an expression, --every or --at"),
+        ((), "give an expression, --every, --at, or the name of a job"),
     ],
 )
 def test_a_wrong_schedule_is_one_line_and_exit_code_2(command: Command, arguments: tuple[str, ...], said: str) -> None:

@@ -116,7 +116,7 @@ def test_moments_of_an_item_are_excused_only_if_its_former_holder_is_still_pause
     item, former = LAYOUT.item(0), "10.0.0.9@-@1"
     above = [Create(path) for path in (LAYOUT.server("10.0.0.9"), SWITCHES, server_switch("10.0.0.9"))]
     registry, view = led([*above, Create(item.sharding), Create(item.instance, former.encode()), Create(flag)])
-    view = replace(view, switches=registry.tree())
+    view = replace(view, common=registry.tree())
     (transaction,) = to_transactions(Assign({0: ME}), view)
     assert Set(item.sharding, b"", -1) in transaction
     registry.commit([Delete(flag)])

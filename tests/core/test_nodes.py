@@ -221,7 +221,7 @@ def test_the_items_of_requests_that_wait_and_run_are_those_that_their_nodes_name
 ) -> None:
     view = ClaimedJob().view()
     for changes in rounds:
-        view = follow(view, view.tree.replace(changes, 1), view.switches)
+        view = follow(view, view.tree.replace(changes, 1), view.common)
         for request in view.requests:
             waiting = [item for item in request.within(3) if following(view, request, item) is not None]
             assert list(waiting_items(view, request)) == waiting
@@ -235,7 +235,7 @@ def claimed(items: int) -> int:
     job = ClaimedJob(items)
 
     def see(view: JobView, changes: dict[str, Node | None]) -> JobView:
-        after = follow(view, view.tree.replace(changes, 1), view.switches)
+        after = follow(view, view.tree.replace(changes, 1), view.common)
         Pacing(ME, since=0).see(view, after)
         diagnose(after, ME)
         list(operator_actions(view, after, job.member))
@@ -274,11 +274,11 @@ def removed(items: int) -> int:
     leads = {LAYOUT.host: Node.of(ME.encode(), stat())}
     unheld = {LAYOUT.item(item).instance: None for item in range(1, items)}
     few = Node.of(job.config.changed(sharding_total_count=1).to_json(), stat(version=1))
-    view = follow(view, view.tree.replace({**leads, **unheld, LAYOUT.config: few}, 1), view.switches)
+    view = follow(view, view.tree.replace({**leads, **unheld, LAYOUT.config: few}, 1), view.common)
     assert view.items == set(range(items))
 
     def look() -> None:
-        after = follow(view, view.tree.replace({LAYOUT.item(items - 1).sharding: None}, 1), view.switches)
+        after = follow(view, view.tree.replace({LAYOUT.item(items - 1).sharding: None}, 1), view.common)
         diagnose(after, ME)
         (effect,) = decide(RuleInput(after, ME, time=NOW / 1000))[-1:]
         assert effect == RemoveItems(frozenset(range(1, items - 1)))
@@ -296,6 +296,6 @@ def test_few_items_are_searched_for_more_than_their_holder(name: str) -> None:
     view = ClaimedJob().view()
     assert view.item_nodes.special == set()
     path = child(LAYOUT.item(1).sharding, name)
-    after = follow(view, view.tree.replace({path: Node.of(b"", stat())}, 1), view.switches)
+    after = follow(view, view.tree.replace({path: Node.of(b"", stat())}, 1), view.common)
     assert after.item_nodes.special == {1}
     assert after.assignment == view.assignment

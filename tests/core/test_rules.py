@@ -25,12 +25,15 @@ from tests.core.rules.world import LAYOUT, World, happen, is_right, operations, 
 
 SERVERS_UNUSED = [("rest", 0), ("wait", 12), ("wait", 12), ("rest", 0), ("rest", 0)]
 """So much time that servers without instances are forgotten, which scripts made at random seldom reach."""
+CALENDAR_EDITED = [*(("calendar", number) for number in (*range(1, 13), *range(1, 13), 0)), ("rest", 0)]
+"""So many edits of a calendar that the first contents are forgotten."""
 
 
 @given(script=operations, strategy=st.sampled_from(["average", "round-robin", "sticky", "odevity"]))
 @example([("rest", 0), ("cut off", 1), ("rest", 0), ("failover", 0)], "average")
 @example([("die", 0), ("rest", 0), ("disable", 1), ("count", 0)], "average")
 @example([("die", 0), ("die", 1), *SERVERS_UNUSED], "average")
+@example(CALENDAR_EDITED, "average")
 @settings(max_examples=300, deadline=None)
 def test_whatever_happens_they_converge_and_then_fall_silent(script: list[tuple[str, int]], strategy: str) -> None:
     here = world(2, sharding_total_count=5, sharding_strategy=strategy, failover=True)
@@ -66,6 +69,9 @@ def tidied(here: World, view: JobView) -> list[str]:
     if view.config.failover:
         rescued = view.orphans | view.rescues.keys()
         missing += [f"orphan {item}" for item in now.cut_off if item < count and item in view.items - rescued]
+    named = view.schedules.named_contents.union(view.config.contents)
+    surplus += [hash for hash in view.tree.children(LAYOUT.schedule) if hash not in named]
+    missing += [hash for hash in view.config.contents if hash not in view.contents]
     return [*unwanted, *waiting, *requests, *missing, *surplus]
 
 
@@ -110,6 +116,7 @@ def test_each_rule_fires_in_the_scripts_above() -> None:
     @given(script=operations)
     @example([("die", 0), ("die", 1), *SERVERS_UNUSED])
     @example([("die", 1), ("die", 2), *SERVERS_UNUSED])
+    @example(CALENDAR_EDITED)
     @settings(max_examples=300, deadline=None, database=None)
     def live(script: list[tuple[str, int]]) -> None:
         if not rare():

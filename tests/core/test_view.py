@@ -55,9 +55,9 @@ def test_a_configuration_that_has_not_changed_is_not_read_again() -> None:
     here = world(1)
     before = here.view()
     here.registry.commit([Create(LAYOUT.shutdown("x"))])
-    assert follow(before, here.registry.tree(), before.switches).config is before.config
+    assert follow(before, here.registry.tree(), before.common).config is before.config
     here.registry.commit([Set(LAYOUT.config, before.config.changed(sharding_total_count=7).to_json(), -1)])
-    assert follow(before, here.registry.tree(), before.switches).config.sharding_total_count == 7
+    assert follow(before, here.registry.tree(), before.common).config.sharding_total_count == 7
 
 
 def test_a_process_keeps_one_value_of_a_configuration_that_it_declares_as_it_is_stored() -> None:

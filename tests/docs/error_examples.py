@@ -51,6 +51,7 @@ from aioelasticjob.jobs.dependencies import ProviderFailed
 from aioelasticjob.jobs.http import RequestFailed
 from aioelasticjob.jobs.script import ScriptFailed, ScriptStillRuns
 from aioelasticjob.observers.sql.store import EventStoreUnreachable
+from aioelasticjob.operations.calendars import CalendarInUse
 from aioelasticjob.operations.creation import RemovalUnfinished
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible
 from aioelasticjob.registry import tls
@@ -150,6 +151,7 @@ ERRORS = (
     EventStoreUnreachable("sqlite:///events.db", "OperationalError: database is locked"),
     ChangedMeanwhile(CONFIG, "was changed"),
     NotPossible("report: is paused: resume it first"),
+    CalendarInUse("de-holidays", ["report"]),
     RemovalUnfinished("report-17", "10.0.0.7@-@4711-1a2b3c4d runs item 0", 60),
     InvitationSpent("this link has been used or has expired"),
     LastAdmin("nobody would be left who may let others in"),

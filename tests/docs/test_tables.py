@@ -54,7 +54,14 @@ def test_every_znode_has_its_row() -> None:
 def _spelt() -> set[str]:
     """Return all paths that the layout spells, relative to the job, with placeholders."""
     layout, found = Layout("job"), set[str]()
-    placeholders = {"ip": "{ip}", "instance": "{id}", "run": "{run}", "name": "{id}", "item": "{item}"}
+    placeholders = {
+        "ip": "{ip}",
+        "instance": "{id}",
+        "run": "{run}",
+        "name": "{id}",
+        "item": "{item}",
+        "hash": "{hash}",
+    }
     for name, member in vars(Layout).items():
         if isinstance(member, property):
             found |= {value for value in [getattr(layout, name)] if isinstance(value, str)}

@@ -46,9 +46,9 @@ class CoordinatedInstance:
     def __init__(self, job: ClaimedJob) -> None:
         self.job, self.called = job, list[str]()
         self.trees, self.views = Latest(job.registry.tree()), Latest(job.view())
-        self.switches = Latest(Tree())
+        self.common = Latest(Tree())
         self.coordinator = Coordinator(
-            *(job.member, self.trees, self.switches, self.views, RunCounts(), VirtualClock(), self)
+            *(job.member, self.trees, self.common, self.views, RunCounts(), VirtualClock(), self)
         )
 
     @property
@@ -117,7 +117,7 @@ def test_the_leader_does_not_wait_for_the_mirror_after_it_has_removed_records() 
         await coordinated.turn()
         assert record not in job.registry.nodes
         assert coordinated.views.value.active == {ME}
-        coordinated.switches.set(Tree({paused: Node.of(b"", stat())}))  # the job's own nodes do not change
+        coordinated.common.set(Tree({paused: Node.of(b"", stat())}))  # the job's own nodes do not change
         await coordinated.turn()
         assert coordinated.views.value.active == set()
 

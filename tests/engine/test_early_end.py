@@ -56,8 +56,8 @@ def test_why_no_further_attempt_may_begin(act: Callable[[Case], object], why: st
 
 
 def test_a_server_may_be_switched_off_in_all_jobs() -> None:
-    switches = Tree({server_switch("10.0.0.1", "paused"): Node.of(b"", stat())}, 1)
-    assert why_not_again(replace(view(), switches=switches), claim(), (0, 1)) == SWITCHED_OFF
+    common = Tree({server_switch("10.0.0.1", "paused"): Node.of(b"", stat())}, 1)
+    assert why_not_again(replace(view(), common=common), claim(), (0, 1)) == SWITCHED_OFF
 
 
 def test_a_rescuer_need_not_hold_the_item() -> None:

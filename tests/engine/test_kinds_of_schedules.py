@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from aioelasticjob import ElasticJob, operations
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import Misfired
 from aioelasticjob.ground.times import moment
+from aioelasticjob.schedules.calendars import Calendar
 from aioelasticjob.testing.loop import START
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, listening, simulate
 
@@ -21,9 +23,17 @@ KINDS: dict[str, dict[str, Any]] = {
     "an interval": {"every": "10s"},
     "an interval from a start": {"every": 10, "start_at": moment(START - 600)},
     "single moments": {"at": [moment(START + second) for second in range(-600, 600, 10)]},
+    "with days left out": {"cron": "0/10 * * * * ?", "calendar": "closed", "time_zone": "GMT+12"},
+    "with a day that moves on": {
+        "cron": "0/10 * * 31 12 ? 2025",
+        "calendar": "closed",
+        "calendar_mode": "next",
+        "time_zone": "GMT+12",
+    },
     "between two times": {"cron": "0/10 * * * * ?", "start_at": moment(START - 600), "end_at": moment(START + 600)},
 }
-"""Schedules that all have a moment every ten seconds around the start of a test."""
+"""Schedules that all have a moment every ten seconds around the start of a test, at noon in the zone ``GMT+12``."""
+CLOSED = Calendar.of(["2025-12-31", "2026-01-02"])
 each_kind = pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS.keys())
 
 
@@ -40,6 +50,16 @@ def missed(here: SimulatedJobs) -> list[tuple[float, float, int]]:
     ]
 
 
+def play(scene: Callable[[SimulatedJobs], Awaitable[None]]) -> None:
+    """Play a scene in virtual time, in a registry that has the calendar ``closed``."""
+
+    async def with_calendar(here: SimulatedJobs) -> None:
+        await operations.set_calendar(here.observer, "closed", CLOSED)
+        await scene(here)
+
+    simulate(with_calendar)
+
+
 @each_kind
 def test_it_runs_at_each_moment(settings: dict[str, Any]) -> None:
     async def scene(here: SimulatedJobs) -> None:
@@ -49,7 +69,7 @@ def test_it_runs_at_each_moment(settings: dict[str, Any]) -> None:
         record = await here.record(0)
         assert (record.slot, record.next_fire) == (round((START + 30) * 1000), round((START + 40) * 1000))
 
-    simulate(scene)
+    play(scene)
 
 
 @each_kind
@@ -65,7 +85,7 @@ def test_of_the_moments_that_come_during_a_run_the_newest_is_run_late_or_all_are
         assert here.starts() == [(10.0, "SCHEDULE", 10.0), *late]
         assert missed(here) == ([(20.0, 20.0, 1)] if misfire else [(20.0, 30.0, 2)])
 
-    simulate(scene)
+    play(scene)
 
 
 @each_kind
@@ -83,7 +103,7 @@ def test_of_the_moments_at_which_no_instance_was_up_only_a_recent_one_is_caught_
         assert [(source, slot) for _, source, slot in here.starts()] == [("SCHEDULE", 10.0), *runs]
         assert missed(here) == ([(20.0, 30.0, 2)] if runs else [(20.0, 40.0, 3)])
 
-    simulate(scene)
+    play(scene)
 
 
 @each_kind
@@ -106,7 +126,7 @@ def test_a_backfill_runs_the_moments_of_its_span_and_a_rerun_one_of_them(setting
             *(("BACKFILL", -30.0), ("BACKFILL", -20.0), ("BACKFILL", -10.0), ("BACKFILL", -20.0))
         ]
 
-    simulate(scene)
+    play(scene)
 
 
 def test_a_change_of_the_kind_of_schedule_takes_effect_while_the_job_runs_and_changes_no_moment_of_the_past() -> None:

@@ -175,7 +175,7 @@ def test_jobs_leave_at_once_when_asyncio_cancels_all_tasks() -> None:
     simulate(scene)
 
 
-@pytest.mark.parametrize("waits", ["life.join", "local_jobs.follow_switches"])
+@pytest.mark.parametrize("waits", ["life.join", "local_jobs.follow_common_nodes"])
 def test_a_process_that_is_cancelled_while_it_starts_ends_at_once(monkeypatch: pytest.MonkeyPatch, waits: str) -> None:
     async def never(*_: object, **__: object) -> None:
         await anyio.sleep_forever()

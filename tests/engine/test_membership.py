@@ -13,7 +13,7 @@ import pytest
 
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.instances import instance, left_at
-from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
+from aioelasticjob.core.layout import COMMON, SWITCHES, Layout, server_switch
 from aioelasticjob.core.view import read
 from aioelasticjob.engine.member import Member
 from aioelasticjob.engine.membership import announce_leaving, dismissed, join, leave
@@ -36,12 +36,12 @@ class Arrival:
     session: Session
     trees: Latest[Tree]
     config: JobConfig = CONFIG
-    switches: Tree = field(default_factory=Tree)
+    common: Tree = field(default_factory=Tree)
     joined_at: float | None = None
 
     async def join(self) -> None:
         member = Member(self.session, LAYOUT, ME, "10.0.0.1", "host", 1, self.session.incarnation)
-        assert await join(member, self.config, self.trees, switches=self.switches) == self.config
+        assert await join(member, self.config, self.trees, common=self.common) == self.config
         self.joined_at = anyio.current_time()
 
     async def seen(self) -> Tree:
@@ -60,7 +60,7 @@ async def arrival(
             operations = map(Create, (SWITCHES, server_switch("10.0.0.1"), flag))
             await session.commit(list(operations), incarnation=session.incarnation)
         lose(session)
-        arriving = Arrival(session, Latest(Tree()), config, await session.subtree([SWITCHES]))
+        arriving = Arrival(session, Latest(Tree()), config, await session.subtree(COMMON))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(arriving.join)
             await anyio.sleep(1)

@@ -14,12 +14,13 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
-from aioelasticjob import Cron, ElasticJob, InstanceContext, ItemContext, JobConfig
+from aioelasticjob import Cron, ElasticJob, InstanceContext, ItemContext, JobConfig, operations
 from aioelasticjob.config.job import section_of
 from aioelasticjob.config.sections import DATAFLOW
 from aioelasticjob.errors import Conflict, NodeMissing
 from aioelasticjob.ground.times import moment
 from aioelasticjob.registry.transaction import Create, Delete, Set
+from aioelasticjob.schedules.calendars import Calendar
 from aioelasticjob.testing import Process, VirtualClock
 from tests.support.simulated_jobs import LAYOUT, SimulatedJobs, simulate
 
@@ -300,6 +301,24 @@ def test_the_kind_of_schedule_is_changed() -> None:
         assert delayed is not None
         start = delayed.starts(round((here.start + 60) * 1000)) / 1000 - here.start
         assert abs(them.runs[-1].at - start) < SOON < start - 60
+
+    simulate(scene)
+
+
+@changes("calendar", "calendar_mode")
+def test_the_calendars_are_changed() -> None:
+    """Today is the first of January, and is closed: with ``previous`` the moments of the second move to it."""
+
+    async def scene(here: SimulatedJobs) -> None:
+        await operations.set_calendar(here.observer, "closed", Calendar.of(["2026-01-01"]))
+        await operations.set_calendar(here.observer, "tomorrow", Calendar.of(["2026-01-02"]))
+        them = await start_processes(here, "a", sharding_total_count=1)
+        await them.change(calendar=["closed"])
+        await here.until(25)
+        assert them.runs == []
+        await them.change(cron="0/10 * * 2 1 ?", calendar=["tomorrow"], calendarMode="previous")
+        await here.until(45)
+        assert [round(run.at) for run in them.runs] == [30, 40]
 
     simulate(scene)
 

@@ -11,9 +11,9 @@ import pytest
 
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.clock import SystemClock
-from aioelasticjob.core.layout import SWITCHES, Layout, server_switch
+from aioelasticjob.core.layout import COMMON, SWITCHES, Layout, server_switch
 from aioelasticjob.engine import tree_follower as module
-from aioelasticjob.engine.local_jobs import follow_switches
+from aioelasticjob.engine.local_jobs import follow_common_nodes
 from aioelasticjob.engine.process_context import ProcessContext
 from aioelasticjob.errors import NotPermitted, RegistryError, SessionEnded
 from aioelasticjob.events import Misfired
@@ -191,7 +191,7 @@ def test_a_process_follows_the_servers_once_for_all_of_its_jobs(monkeypatch: pyt
             assert len(ran) == 10
 
     simulate(scene)
-    assert made == [(SWITCHES,)]
+    assert made == [COMMON]
 
 
 class Reader:
@@ -237,12 +237,12 @@ def test_jobs_begin_also_if_the_registry_refuses_to_say_and_hear_it_later(
         shared = ProcessContext(SystemClock(), cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, None))
         called, session = asyncio.Event(), Patient()
         async with anyio.create_task_group() as tasks:
-            shared.switches.listen(called.set)
-            await tasks.start(follow_switches, cast(Session, session), shared)
+            shared.common.listen(called.set)
+            await tasks.start(follow_common_nodes, cast(Session, session), shared)
             if known:
                 await called.wait()
                 tasks.cancel_scope.cancel()
         assert session.waits == waits
-        assert (server_switch(A, "paused") in shared.switches.value) is known
+        assert (server_switch(A, "paused") in shared.common.value) is known
 
     asyncio.run(main())

@@ -81,9 +81,10 @@ READING = frozenset(
     {
         *("dump", "ended", "export_jobs", "handlers", "job", "job_of_request", "jobs", "names", "request", "requests"),
         *("processes", "server", "watch", "watch_all", "watch_processes"),
+        *("calendar", "calendars", "remove_calendar", "set_calendar"),  # these belong to no job
     }
 )
-"""Operations that only read."""
+"""Operations that only read, or that write to no job."""
 
 
 async def everything(here: SimulatedJobs) -> Tree:

@@ -25,6 +25,7 @@ from aioelasticjob.schedules import Schedule
 from aioelasticjob.schedules.schedule import NAMED, interval_text
 
 _WEEKDAYS: Final = ("", "周日", "周一", "周二", "周三", "周四", "周五", "周六")
+_CLOSED: Final = {"skip": "休息日除外", "next": "休息日顺延至下一个非休息日", "previous": "休息日提前至上一个非休息日"}
 _NUMBERS: Final = ("", "一", "二", "三", "四", "五")
 
 
@@ -42,6 +43,8 @@ def schedule_sentence(schedule: Schedule, translate: Language) -> str:
         text = "、".join(time_text(one) for one in schedule.dates[:NAMED])
         if len(schedule.dates) > NAMED:
             text += f" 等 {len(schedule.dates)} 个时刻"
+    if settings.calendar:
+        text += f"，{_CLOSED[settings.calendar_mode]}（日历：{'、'.join(settings.calendar)}）"
     if settings.start_at is not None:
         text += f"，从 {settings.start_at} 起"
     if settings.end_at is not None:

@@ -19,7 +19,7 @@ from aioelasticjob.operations.alerts.state import AlertState
 from aioelasticjob.operations.attention import ERRORS
 
 SUBJECTS: Final[Mapping[AlertKind, tuple[str, ...]]] = {
-    "nobody-there": ("nobody there", "nobody able", "clock differs"),
+    "nobody-there": ("nobody there", "nobody able", "clock differs", "calendar missing"),
     "nobody-leads": ("not converging",),
     "failing": (ERRORS,),
     "given-up": ("given up",),

@@ -40,9 +40,18 @@ _REASONS_IN_PLACE: Final = (
     "blocked",
     "late",
     "behind",
+    "calendar ends",
 )
 """Reasons whose word stands in place of the job's state."""
-_NO_FIRES: Final = ("switched off", "nobody there", "nobody able", "clock differs", "faulty", "foreign")
+_NO_FIRES: Final = (
+    "switched off",
+    "nobody there",
+    "nobody able",
+    "clock differs",
+    "calendar missing",
+    "faulty",
+    "foreign",
+)
 """States of a job whose next fire nobody runs."""
 
 

@@ -35,6 +35,7 @@ NOBODY: Final = {
     "nobody there": "no instance is up",
     "nobody able": "every instance lacks a feature that the job requires, or cannot use its configuration",
     "clock differs": "every instance that could run the job refuses to, because its host's clock differs",
+    "calendar missing": "a calendar that the job names is missing",
 }
 """By the state of a job that nobody runs, the reason."""
 

@@ -12,13 +12,13 @@ from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core import records
 from aioelasticjob.core.effects import to_transactions
 from aioelasticjob.core.instances import address_of
-from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.layout import CALENDARS, Layout, calendar_path
 from aioelasticjob.core.requests import Request, encode
 from aioelasticjob.core.rules import RuleInput, decide, wanted_assignment
 from aioelasticjob.core.view import JobView, read
 from aioelasticjob.errors import Conflict
 from aioelasticjob.model import FireSource, Record, VersionedRecord
-from aioelasticjob.registry.transaction import Create, Delete, Op, Set
+from aioelasticjob.registry.transaction import Create, Delete, Op, Set, put
 from tests.simulation.bare.registry import BareRegistry
 
 LAYOUT = Layout("job")
@@ -131,7 +131,20 @@ WHATS = (
         "tear",
         "begin",
     ),
-    *("end", "cut off", "rescue", "failover", "monitor", "ask", "request", "depose", "wait", "rest", "rest"),
+    *(
+        "calendar",
+        "end",
+        "cut off",
+        "rescue",
+        "failover",
+        "monitor",
+        "ask",
+        "request",
+        "depose",
+        "wait",
+        "rest",
+        "rest",
+    ),
 )
 
 
@@ -189,6 +202,7 @@ def by_hand(here: World, what: str, number: int, name: str) -> None:
         "count": {"sharding_total_count": number or 1},
         "failover": {"failover": number % 3 > 0, "monitor_execution": True},
         "monitor": {"failover": False, "monitor_execution": number % 3 == 0},
+        "calendar": {"calendar": "closed"},
     }
     record = Set(paths.execution, begun, -1) if paths.execution in registry.nodes else Create(paths.execution, begun)
     transactions = {
@@ -203,9 +217,21 @@ def by_hand(here: World, what: str, number: int, name: str) -> None:
     }
     if what in changes:
         transactions[what] = [Set(LAYOUT.config, config.changed(**changes[what]).to_json(), -1)]
+    if what == "calendar":
+        transactions[what] += _closing_a_day(here, number)
     if what not in ("begin", "rescue") or LAYOUT.instance(name) in registry.nodes:
         with suppress(Conflict):
             registry.commit(transactions.get(what, []), host)
+
+
+def _closing_a_day(here: World, number: int) -> list[Op]:
+    """Return the operations that edit the calendar ``closed``, or remove it."""
+    nodes = here.registry.nodes
+    path = calendar_path("closed")
+    if not number:
+        return [Delete(path)]
+    parents = [] if CALENDARS in nodes else [Create(CALENDARS)]
+    return [*parents, put(path, f"2026-12-{number:02}".encode(), nodes.get(path))]
 
 
 def _requesting(here: World, number: int) -> list[Op]:

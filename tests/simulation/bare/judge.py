@@ -248,7 +248,7 @@ class Judge:
         given = {item: holder for item, holder in now.items() if holder}
         since = [n for n, (zxid, _) in enumerate(self.views) if zxid >= mark.stat.mzxid]
         views = [view for _, view in self.views[since[0] if since else -1 :]]
-        known = (replace(view, switches=at.switches) for _, at in reversed(self.views) for view in views)
+        known = (replace(view, common=at.common) for _, at in reversed(self.views) for view in views)
         if not any(view.eligible and wanted_assignment(view) == given for view in known):
             self.break_("assignments answer the newest question", f"{given} was decided on before the mark was made")
 
