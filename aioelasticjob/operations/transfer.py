@@ -1,4 +1,4 @@
-"""Export and import of configurations as text: to keep them, to compare them, to copy them to another registry."""
+"""Export and import of configurations and calendars as text: to keep, to compare and to copy them elsewhere."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ import yaml
 
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.handlers import is_being_removed, missing_parents, noted_change
-from aioelasticjob.core.layout import HandlerPaths, Layout
+from aioelasticjob.core.layout import CALENDARS, HandlerPaths, Layout, calendar_path
 from aioelasticjob.core.stored_config import replaced_by
 from aioelasticjob.core.view import parse
 from aioelasticjob.errors import ForeignData, InvalidSetting, JobConflict
 from aioelasticjob.ground.nesting import TOO_DEEP, is_too_deep, read_json
+from aioelasticjob.ground.plural import counted
 from aioelasticjob.ground.yaml_scalars import reading_as_written
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.logging import json_text, logger
+from aioelasticjob.operations.calendars import calendars
 from aioelasticjob.operations.parameters import PublishedSchemas
 from aioelasticjob.operations.queries import foreign_jobs, listed, names, no_such
 from aioelasticjob.operations.results import NotPossible, OperationResult, commit, commit_groups, noted
 from aioelasticjob.registry.session import Session
-from aioelasticjob.registry.transaction import Create, Op, Set
+from aioelasticjob.registry.transaction import Create, Op, Set, put
 from aioelasticjob.registry.tree import Node, Tree
+from aioelasticjob.schedules.calendars import Calendar, calendar_in, checked_name
+from aioelasticjob.schedules.schedule import NO_CALENDARS
 
 MAX_IGNORED_KEYS = 5
 """Keys without effect that the summary of an import names."""
@@ -42,6 +46,8 @@ async def export_jobs(
     session: Session, wanted: Iterable[str] | None = None, *, form: Literal["json", "yaml"] = "json"
 ) -> str:
     """Return the configurations of some jobs, or of all, as text that ``import_jobs`` takes.
+
+    The calendars that these jobs name are in it as well; all calendars, if all jobs are.
 
     Jobs of another program that cannot be read are left out of an export of all jobs, and the log says so.
 
@@ -70,7 +76,12 @@ async def export_jobs(
             if wanted is not None:
                 raise
             log.warning("%s is left out of the export: %s", layout.job, error, extra={"job": layout.job})
-    document = {"jobs": [config.as_json() for config in found]}
+    document: dict[str, object] = {"jobs": [config.as_json() for config in found]}
+    named = {name for config in found for name in config.calendar}
+    known = await calendars(session)
+    exported = [one for one in known if one.calendar is not None and (wanted is None or one.name in named)]
+    if exported:
+        document["calendars"] = {one.name: one.calendar.text.splitlines() for one in exported if one.calendar}
     if form == "yaml":
         return str(yaml.dump(document, Dumper=_DUMPER, allow_unicode=True, sort_keys=False))
     return json_text(document, indent=2) + "\n"
@@ -79,7 +90,8 @@ async def export_jobs(
 async def import_jobs(session: Session, text: str, *, overwrite: bool = False, by: str = "") -> OperationResult:
     """Write configurations from JSON or YAML, made by ``export_jobs`` or by a person: all of them or none.
 
-    Everything is validated before anything is written.  Existing jobs keep their settings unless ``overwrite`` is True.
+    Everything is validated before anything is written.  Existing jobs keep their settings unless ``overwrite`` is True,
+    and calendars that are there keep their days.
     Keys that this release does not know are kept, those of the text and those in the registry; the summary names them.
     An import that is too large for one transaction is written in several.  Workers log who has changed the settings, if
     ``by`` names somebody.
@@ -88,15 +100,21 @@ async def import_jobs(session: Session, text: str, *, overwrite: bool = False, b
         InvalidSetting: the text is none, or a configuration in it is wrong; names the job.
         JobConflict: the name belongs to another kind of job.
         ForeignData: what the registry holds of one of these jobs is another program's, or another job's.
-        NotPossible: jobs are there already with other settings.
+        NotPossible: jobs are there already with other settings, or calendars with other days.
         ChangedMeanwhile: somebody else wrote one of them meanwhile.
         RegistryError: the registry could not be read or written.
     """
-    plan = await plan_import(session, configurations(text), overwrite=overwrite, by=by)
+    plan = await plan_import(session, *_contents(text), overwrite=overwrite, by=by)
     if plan.refused:
         many = "jobs are" if len(plan.refused) > 1 else "job is"
         raise NotPossible(
             f"{len(plan.refused):,} {many} there already with other settings ({listed(plan.refused)}):"
+            " leave out or overwrite"
+        )
+    if plan.refused_calendars:
+        many = "calendars are" if len(plan.refused_calendars) > 1 else "calendar is"
+        raise NotPossible(
+            f"{len(plan.refused_calendars):,} {many} there already with other days ({listed(plan.refused_calendars)}):"
             " leave out or overwrite"
         )
     if not plan.groups:
@@ -124,13 +142,20 @@ async def preview_import(session: Session, text: str, *, overwrite: bool = False
         ForeignData: what the registry holds of one of these jobs is another program's, or another job's.
         RegistryError: the registry could not be read.
     """
-    return tuple((await plan_import(session, configurations(text), overwrite=overwrite)).jobs)
+    return tuple((await plan_import(session, *_contents(text), overwrite=overwrite)).jobs)
 
 
 async def plan_import(
-    session: Session, configs: Sequence[JobConfig], *, overwrite: bool = False, by: str = ""
+    session: Session,
+    configs: Sequence[JobConfig],
+    days: Mapping[str, Calendar] = NO_CALENDARS,
+    *,
+    overwrite: bool = False,
+    by: str = "",
 ) -> Import:
-    """Return what has to be written so that the registry holds these configurations.  Nothing is written.
+    """Return what has to be written so that the registry holds these configurations and calendars.
+
+    Nothing is written.
 
     Raises:
         InvalidSetting: a name belongs to a node that is no job, or no process takes the parameter of a created job.
@@ -150,6 +175,8 @@ async def plan_import(
     plan = Import(overwrite, by, schemas)
     for error in (await foreign_jobs(session, [layout for layout in layouts if layout.root in tree])).values():
         raise error
+    if days:
+        plan.add_calendars(days, await session.subtree([CALENDARS]))
     for config, layout in zip(configs, layouts, strict=True):
         plan.add(config, layout, tree)
     return plan
@@ -176,6 +203,9 @@ class Import:
     same: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+    calendars: list[str] = field(default_factory=list)
+    """The calendars that are written."""
+    refused_calendars: list[str] = field(default_factory=list)
     _made: set[str] = field(default_factory=set)
     """The nodes above the index that this import makes."""
 
@@ -188,7 +218,25 @@ class Import:
             if those
         ]
         kept = "".join(f"; {sentence}" for sentence in self.ignored[:MAX_IGNORED_KEYS])
-        return f"imported: {', '.join(parts) or 'no jobs were given'}{kept}"
+        days = f"; {counted(len(self.calendars), 'calendar')} ({listed(self.calendars)})" if self.calendars else ""
+        return f"imported: {', '.join(parts) or 'no jobs were given'}{days}{kept}"
+
+    def add_calendars(self, days: Mapping[str, Calendar], tree: Tree) -> None:
+        """Decide which calendars are written, and note their operations, before those of the jobs that name them."""
+        operations = list[Op]()
+        for name, calendar in days.items():
+            path = calendar_path(name)
+            node = tree.get(path)
+            if node is not None and calendar_in(node.data) == calendar:
+                continue
+            if node is not None and not self.overwrite:
+                self.refused_calendars.append(name)
+                continue
+            self.calendars.append(name)
+            operations.append(put(path, calendar.text.encode(), node))
+        if operations and CALENDARS not in tree:
+            operations.insert(0, Create(CALENDARS))
+        self.groups += [[one] for one in operations]
 
     def add(self, config: JobConfig, layout: Layout, tree: Tree) -> None:
         """Decide whether one job is new, replaced, unchanged or refused, and note its operations."""
@@ -248,18 +296,43 @@ async def _stored(session: Session, node: Node, layout: Layout) -> JobConfig:
         raise NotPossible(f"{mistake}: mend it first, or export the others by name") from None
 
 
-def _entries(text: str) -> Sequence[object]:
-    """Return the entries that a text lists under ``jobs``."""
+def _document(text: str) -> object:
+    """Return what a text says, as JSON or YAML."""
     if len(text) > MAX_IMPORT_CHARACTERS:
         raise InvalidSetting(
             "import", f"{text[:40]}…", f"is {len(text):,} characters long, at most {MAX_IMPORT_CHARACTERS:,} are read"
         )
-    found = _read(text) or None  # an empty list alone is a mistake; {"jobs": []} is what an export without jobs writes
+    return _read(text) or None  # an empty list alone is a mistake; {"jobs": []} is what an export without jobs writes
+
+
+def _entries(found: object, text: str) -> Sequence[object]:
+    """Return the entries that a text lists under ``jobs``."""
     if isinstance(found, Mapping):
-        found = found["jobs"] if found.keys() == {"jobs"} else [found]
+        found = found["jobs"] if _is_whole(found) else [found]
     if not isinstance(found, list):
         raise InvalidSetting("import", text[:40], 'write {"jobs": [{"jobName": "report", …}, …]}, as export does')
     return found
+
+
+def _calendars(found: object) -> dict[str, Calendar]:
+    """Return the calendars that a text has beside its jobs: by name the lines of each, or its text."""
+    given = found.get("calendars", {}) if isinstance(found, Mapping) and _is_whole(found) else {}
+    if not isinstance(given, Mapping):
+        raise InvalidSetting("calendars", given, 'write {"de-holidays": ["weekdays sat, sun", "2026-12-25"]}')
+    calendars = dict[str, Calendar]()
+    for name, days in given.items():
+        lines = [days] if isinstance(days, str) else days
+        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+            raise InvalidSetting(
+                f"calendars.{name}", days, 'must be a list of lines, such as ["2026-12-25 Christmas Day"]'
+            )
+        calendars[checked_name(name)] = Calendar.of_text("\n".join(lines))
+    return calendars
+
+
+def _is_whole(found: Mapping[object, object]) -> bool:
+    """Whether a text lists jobs, and maybe calendars, and is not the configuration of one job."""
+    return "jobs" in found and found.keys() <= {"jobs", "calendars"}
 
 
 def _read(text: str) -> object:
@@ -287,13 +360,22 @@ def configurations(text: str) -> list[JobConfig]:
     Raises:
         InvalidSetting: the text is none, or a configuration in it is wrong; names the job.
     """
+    return _contents(text)[0]
+
+
+def _contents(text: str) -> tuple[list[JobConfig], dict[str, Calendar]]:
+    """Return the configurations and the calendars in a text.
+
+    Raises: as ``configurations`` does.
+    """
+    document = _document(text)
     found: dict[str, JobConfig] = {}
-    for number, entry in enumerate(_entries(text), 1):
+    for number, entry in enumerate(_entries(document, text), 1):
         config = _config(number, entry)
         if config.job_name in found:
             raise InvalidSetting("job", config.job_name, "is given twice")
         found[config.job_name] = config
-    return list(found.values())
+    return list(found.values()), _calendars(document)
 
 
 def _config(number: int, entry: object) -> JobConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import date, datetime
+from typing import Literal
 
 import pytest
 
@@ -11,7 +12,7 @@ from aioelasticjob import JobConfig, operations
 from aioelasticjob.core.layout import CALENDARS, Layout, calendar_path
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.encoding import json_object
-from aioelasticjob.operations import CalendarInUse, ChangedMeanwhile
+from aioelasticjob.operations import CalendarInUse, ChangedMeanwhile, NotPossible
 from aioelasticjob.operations.attention import reasons
 from aioelasticjob.registry.transaction import Create, Set
 from aioelasticjob.schedules.calendars import Calendar
@@ -180,3 +181,56 @@ def test_an_import_without_the_package_says_how_to_install_it(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "holidays", None)
     with pytest.raises(InvalidSetting, match=r"pip install aioelasticjob\[holidays\]"):
         operations.import_calendar("holidays:DE", [2026])
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_an_export_has_the_calendars_and_an_import_makes_them_before_the_jobs(form: Literal["json", "yaml"]) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        await operations.set_calendar(here.observer, "closed", CHRISTMAS)
+        await operations.set_calendar(here.observer, "other", WEEKEND)
+        await make_job(here, "report", calendar="closed")
+        text = await operations.export_jobs(here.observer, form=form)
+        of_report = await operations.export_jobs(here.observer, ["report"], form=form)
+        await operations.remove(here.observer, "report")
+        for name in ("closed", "other"):
+            await operations.remove_calendar(here.observer, name)
+        done = await operations.import_jobs(here.observer, of_report)
+        assert done.summary == "imported: 1 new (report); 1 calendar (closed)"
+        await operations.import_jobs(here.observer, text)
+        found = {one.name: one.calendar for one in await operations.calendars(here.observer)}
+        assert found == {"closed": CHRISTMAS, "other": WEEKEND}
+
+    simulate(scene)
+
+
+def test_a_calendar_that_is_there_keeps_its_days_unless_the_import_overwrites_it() -> None:
+    text = '{"jobs": [], "calendars": {"closed": ["2026-12-25 Christmas Day"]}}'
+
+    async def scene(here: SimulatedJobs) -> None:
+        await operations.set_calendar(here.observer, "closed", WEEKEND)
+        with pytest.raises(NotPossible, match=r"1 calendar is there already with other days \(closed\)"):
+            await operations.import_jobs(here.observer, text)
+        assert (await operations.calendar(here.observer, "closed")).calendar == WEEKEND
+        await operations.import_jobs(here.observer, text, overwrite=True)
+        assert (await operations.calendar(here.observer, "closed")).calendar == CHRISTMAS
+        assert not (await operations.import_jobs(here.observer, text)).changed
+
+    simulate(scene)
+
+
+@pytest.mark.parametrize(
+    ("calendars", "said"),
+    [
+        ('["closed"]', "write {"),
+        ('{"closed": 7}', "must be a list of lines"),
+        ('{"closed": ["Christmas"]}', "must be a date such as"),
+        ('{"a/b": ["2026-12-25"]}', "must be a name of"),
+    ],
+)
+def test_calendars_of_an_import_that_make_no_sense_are_refused(calendars: str, said: str) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        with pytest.raises(InvalidSetting, match=said):
+            await operations.import_jobs(here.observer, f'{{"jobs": [], "calendars": {calendars}}}')
+        assert await operations.calendars(here.observer) == ()
+
+    simulate(scene)
