@@ -72,6 +72,8 @@ NOT_SHOWN = {
     # its caller says it in other words
     "no certificate",
     "{} is no rule for daylight saving",
+    "{} says nothing of moments on closed days",
+    "each calendar has contents",
     # the catalogue has the whole sentences, which the code puts together of these
     "the certificate of {} {}",
     "tls.key: the key in {} {}",

@@ -97,7 +97,7 @@ class Plan:
     streams: bool = False
     """Whether all jobs are streaming ones."""
     schedules: bool = False
-    """Whether jobs have schedules of every kind, and operators replace one kind by another."""
+    """Whether jobs have schedules of every kind, and operators replace one kind by another, and edit a calendar."""
     at_run_time: bool = False
     """Whether programs leave jobs, and add them again, while they run."""
 

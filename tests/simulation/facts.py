@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.model import Record
+from aioelasticjob.schedules.calendars import Calendar, calendar_in
 from tests.simulation.judges.eras import Era
 from tests.simulation.written import decode_record, dismissed, is_as_before
 from tests.support.history import (
@@ -330,7 +331,7 @@ class JobFacts:
         notes = self.facts.nodes.changes(f"/{self.name}/leader/schedule")
         spans = pairwise([(-inf, None), *notes, (inf, None)])
         parts = [
-            era.noted(at, until, note)
+            era.noted(at, until, note, self.contents)
             for (at, note), (until, _) in spans
             for era in self.eras
             if era.start < until and at < era.end
@@ -342,6 +343,18 @@ class JobFacts:
             else:
                 found.append(era)
         return tuple(found)
+
+    @cached_property
+    def contents(self) -> Mapping[str, Calendar]:
+        """The contents of calendars that leaders have kept for the job, by their hashes."""
+        prefix = f"/{self.name}/leader/schedule/"
+        found = dict[str, Calendar]()
+        for written in self.facts.of_kind(Written):
+            for change in written.changes:
+                calendar = calendar_in(change.data) if change.data and change.path.startswith(prefix) else None
+                if calendar is not None:
+                    found[calendar.hash] = calendar
+        return found
 
     def configs(self, start: float, end: float) -> list[JobConfig]:
         """Return the configurations that held at any time from ``start`` to ``end``."""

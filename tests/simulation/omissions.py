@@ -66,7 +66,7 @@ def leave_unsettled() -> AbstractContextManager[object]:
     return mock.patch.multiple(Runs, _begin_settlement=begin, finish=finish)
 
 
-def _unreported(*reasons: str) -> AbstractContextManager[object]:
+def unreported(*reasons: str) -> AbstractContextManager[object]:
     """Report no misfire for these reasons."""
     original: Any = MissedReports.put
 
@@ -79,12 +79,12 @@ def _unreported(*reasons: str) -> AbstractContextManager[object]:
 
 def elsewhere_unreported() -> AbstractContextManager[object]:
     """Report no misfire of an item that another instance held or ran."""
-    return _unreported(reasons.BLOCKED)
+    return unreported(reasons.BLOCKED)
 
 
 def changed_schedule_unreported() -> AbstractContextManager[object]:
     """Report no misfire of a schedule that was changed before its moments could be run."""
-    return _unreported(reasons.ENDED)
+    return unreported(reasons.ENDED)
 
 
 def new_schedule_unreported() -> AbstractContextManager[object]:
@@ -104,27 +104,27 @@ def new_schedule_unreported() -> AbstractContextManager[object]:
 
 def held_up_unreported() -> AbstractContextManager[object]:
     """Report no misfire of a process that was held up."""
-    return _unreported(reasons.HELD_UP)
+    return unreported(reasons.HELD_UP)
 
 
 def busy_unreported() -> AbstractContextManager[object]:
     """Report no moment that came while the last run was still going on."""
-    return _unreported(reasons.BUSY)
+    return unreported(reasons.BUSY)
 
 
 def unsettled_unreported() -> AbstractContextManager[object]:
     """Report no misfire of moments that came while an assignment was due."""
-    return _unreported(reasons.UNSETTLED)
+    return unreported(reasons.UNSETTLED)
 
 
 def nobody_up_unreported() -> AbstractContextManager[object]:
     """Report no misfire of moments that nobody was up for."""
-    return _unreported(reasons.NO_INSTANCE_UP)
+    return unreported(reasons.NO_INSTANCE_UP)
 
 
 def away_unreported() -> AbstractContextManager[object]:
     """Report no misfire of moments that came while the registry could not be heard."""
-    return _unreported(reasons.AWAY)
+    return unreported(reasons.AWAY)
 
 
 def former_schedules_forgotten() -> AbstractContextManager[object]:

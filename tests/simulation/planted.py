@@ -184,6 +184,10 @@ PLANTED = (
     Planted(scheduling.follow_the_first_expression, "on time", "leave", schedules=True, seeds=5),
     Planted(scheduling.count_from_now, "on time", "leave", schedules=True),
     Planted(scheduling.leave_out_dates, "on time", "leave", schedules=True, seeds=3),
+    Planted(scheduling.heed_no_calendar, "noted schedules", "leave", schedules=True),
+    Planted(scheduling.run_without_the_calendar, "noted schedules", "leave", schedules=True),
+    Planted(scheduling.missing_calendar_unreported, "nothing lost", "leave", schedules=True),
+    Planted(scheduling.edits_unnoticed, "calendars are followed", "leave", schedules=True),
     Planted(omissions.always_catch_up, "unwanted catch-up", "leave,crash", lonely, seeds=16),
 )
 

@@ -101,7 +101,8 @@ def plan(
     one, or where ``kinds`` names one of its faults, jobs have listeners and limits, and the surroundings fail, too.
     With ``retries`` handlers fail some attempts of a run, and are called again.  With ``requests`` programs ask for
     runs, besides everything else that happens.  With ``streams`` they ask streaming jobs for them.  With ``schedules``
-    jobs have schedules of every kind.  With ``at_run_time`` programs leave jobs, and add them again, while they run.
+    jobs have schedules of every kind, and operators edit and remove a calendar.  With ``at_run_time`` programs leave
+    jobs, and add them again, while they run.
     With ``independent`` the items of a job do not wait for each other, and some run much longer than others.
     """
     dice = Random(f"plan {seed}")
@@ -173,6 +174,8 @@ async def _life(cluster: Cluster, dice: Random) -> None:
         surroundings.prepare(cluster)
     enter("joining")
     cluster.registry.start()
+    if cluster.plan.schedules:
+        await scheduling.make_calendar(cluster)
     for host in cluster.hosts:
         host.start()
         await sleep(dice.uniform(0, 0.3))
@@ -185,6 +188,9 @@ async def _life(cluster: Cluster, dice: Random) -> None:
         if cluster.plan.hostile:
             chance = Random(f"hostile {cluster.plan.seed}")
             tasks.start_soon(rage, cluster, chance, cluster.plan.chaos, surroundings.KINDS, surroundings.OFTEN)
+        if cluster.plan.schedules:
+            days = Random(f"edits of calendars {cluster.plan.seed}")
+            tasks.start_soon(scheduling.edit_calendar, cluster, days, cluster.plan.chaos)
         if cluster.plan.requests:
             wishes = asking.STREAM_WISHES if cluster.plan.streams else asking.WISHES
             tasks.start_soon(asking.rage, cluster, Random(f"asks {cluster.plan.seed}"), cluster.plan.chaos, wishes)
@@ -194,6 +200,8 @@ async def _life(cluster: Cluster, dice: Random) -> None:
     if cluster.plan.hostile:
         surroundings.mend(cluster)
     await mend(cluster, dice)
+    if cluster.plan.schedules:
+        await scheduling.make_calendar(cluster)
     await surroundings.tidy(cluster)
     await sleep(max(JOINING + cluster.plan.session_timeout, cluster.registry.caught_up - history.now()))
     enter("calm")
@@ -318,7 +326,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--requests", action="store_true", help="let programs ask for runs, and cancel some")
     either = parser.add_mutually_exclusive_group()  # a stream is one run of all items
     either.add_argument("--streams", action="store_true", help="the same, and all jobs are streaming ones")
-    parser.add_argument("--schedules", action="store_true", help="let jobs have schedules of every kind, and jitter")
+    parser.add_argument(
+        "--schedules", action="store_true", help="let jobs have schedules of every kind, jitter and calendars"
+    )
     parser.add_argument("--at-run-time", action="store_true", help="let programs leave jobs, and add them again")
     either.add_argument("--independent", action="store_true", help="let the items of jobs not wait for each other")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")

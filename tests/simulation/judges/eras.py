@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,6 +12,7 @@ from aioelasticjob.core.schedules import Schedules
 from aioelasticjob.ground.times import moment
 from aioelasticjob.registry.tree import UNREAD_NODE, Node
 from aioelasticjob.schedules import Schedule
+from aioelasticjob.schedules.calendars import Calendar
 
 AROUND = 5.0
 """Seconds before and after a span whose moments are known, too."""
@@ -43,12 +44,14 @@ class Era:
         moments = tuple(_moments(schedule, start - AROUND, end + AROUND))
         return cls(start, end, config, schedule, is_recorded, moments)
 
-    def noted(self, start: float, end: float, note: bytes | None) -> Era:
+    def noted(self, start: float, end: float, note: bytes | None, contents: Mapping[str, Calendar]) -> Era:
         """Return the part of the span in which the leader's note of the schedules was ``note``.
 
         A schedule is followed when the leader has noted it.  Without any note, that of the configuration is.
+        ``contents`` has the contents of calendars that leaders have kept.
         """
-        schedules = Schedules.of(self.config, None, None if note is None else Node.of(note, UNREAD_NODE.stat))
+        node = None if note is None else Node.of(note, UNREAD_NODE.stat)
+        schedules = Schedules.of(self.config, None, node, contents)
         newest = schedules.periods[-1]
         schedule = newest.schedule if schedules.noted else self.config.schedule
         is_recorded = self.config.monitor_execution and newest.recorded

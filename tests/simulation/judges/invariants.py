@@ -30,7 +30,7 @@ from tests.simulation.judges import (
     retries,
     writes,
 )
-from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time
+from tests.simulation.judges.timeliness import calendars_are_followed, catches_up_only_if_asked, nothing_lost, on_time
 from tests.simulation.switches import closing, disabling
 from tests.simulation.written import decode_record
 from tests.support.history import Change, Entry, Stopped, Written
@@ -206,6 +206,7 @@ RULES: tuple[Rule, ...] = (
     nobody_dies,
     nothing_lost,
     on_time,
+    calendars_are_followed,
     catches_up_only_if_asked,
     *conduct.RULES,
     *orphans.RULES,

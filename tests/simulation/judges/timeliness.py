@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import inf
 
+from aioelasticjob.core.layout import calendar_path
 from aioelasticjob.model import SCHEDULED, Outcome
+from aioelasticjob.schedules.calendars import calendar_in
 from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
 from tests.simulation.judges import excuses
 from tests.simulation.judges.eras import Era
@@ -37,6 +39,8 @@ def on_time(facts: Facts) -> Iterator[Violation]:
         for name in facts.jobs:
             job = facts.job(name)
             for era in job.followed:
+                if era.schedule is not None and era.schedule.missing_calendars:
+                    continue  # nothing is run then
                 for slot in era.moments:
                     if max(start, era.start) + FUZZ <= slot / 1000 < min(end, era.end) - FUZZ:
                         yield from _punctual(job, era, slot)
@@ -65,6 +69,22 @@ def _punctual(job: JobFacts, era: Era, slot: int) -> Iterator[Violation]:
         late += [runs[0].at + runs[0].skew - start] if apart < 1.1 else []
         if not any(-EARLY <= seconds <= LATE for seconds in late):
             yield Violation("on time", runs[0].at, f"{job.name}/{item} {slot} is {late[0]:.3f} s late in peace")
+
+
+def calendars_are_followed(facts: Facts) -> Iterator[Violation]:
+    """In calm the leader has noted what the calendar has that a job names, or that it is missing."""
+    path = calendar_path("closed")
+    for start, end in facts.calm:
+        data = facts.nodes.over(path, end, end)[0]
+        calendar = None if data is None else calendar_in(data)
+        contents = "" if calendar is None else calendar.hash
+        for name in facts.jobs:
+            for era in facts.job(name).followed:
+                schedule = era.schedule
+                is_present = era.start < start + FUZZ and era.end >= end
+                if is_present and schedule is not None and schedule.settings.contents not in ((), (contents,)):
+                    text = f"{name} follows {schedule.settings.contents}, and the calendar has {contents!r}"
+                    yield Violation("calendars are followed", end, text)
 
 
 def nothing_lost(facts: Facts) -> Iterator[Violation]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from aioelasticjob.config.job import JobConfig
-from aioelasticjob.core.schedules import Schedules
+from aioelasticjob.core.schedules import FOREVER, Schedules
 from aioelasticjob.core.timeline import Timeline
 from aioelasticjob.model import SCHEDULED, Record
 from aioelasticjob.registry.tree import UNREAD_NODE, Node
+from aioelasticjob.schedules.calendars import Calendar
 from tests.simulation.facts import RESENT, Facts, Violation
 from tests.simulation.written import decode_record
 from tests.support.history import Change, Refusal, Written
@@ -107,26 +108,33 @@ def nothing_that_runs_is_removed(facts: Facts, step: Step) -> Iterator[Violation
             yield Violation("nothing that runs is removed", step.written.at, text)
 
 
-def claims_follow_the_note(_facts: Facts, step: Step) -> Iterator[Violation]:
+def claims_follow_the_note(facts: Facts, step: Step) -> Iterator[Violation]:
     """A scheduled moment is claimed only if a schedule has it that the leader had noted, in the time of that schedule.
 
-    So nobody claims by a schedule that was replaced, nor by one that is not noted yet.
+    So nobody claims by a schedule that was replaced, nor by one that is not noted yet.  While a calendar is missing,
+    nothing is claimed.
     """
     if not step.before.schedule:
         return
-    timeline = timeline_of(step.before.schedule)
+    timeline = timeline_of(step.before.schedule, tuple(facts.job(step.job).contents.values()))
     for item in sorted(step.after.running.keys() - step.before.running.keys()):
         record = step.after.records.get(item, Record())
         slot = record.slot
-        if record.source in SCHEDULED and timeline is not None and not timeline.has_moment(slot - 1, slot):
+        if record.source not in SCHEDULED or timeline is None:
+            continue
+        if timeline.lacking and timeline.lacking[-1].until == FOREVER:
+            text = f"{step.job}/{item}: {record.instance} claims {slot} while a calendar is missing"
+            yield Violation("noted schedules", step.written.at, text)
+        elif not timeline.has_moment(slot - 1, slot):
             text = f"{step.job}/{item}: {record.instance} claims {slot}, which is no moment of {step.before.schedule!r}"
             yield Violation("noted schedules", step.written.at, text)
 
 
 @lru_cache(maxsize=4096)
-def timeline_of(note: bytes) -> Timeline | None:
+def timeline_of(note: bytes, calendars: tuple[Calendar, ...]) -> Timeline | None:
     """Return the timeline of a leader's note of the schedules; None if it is no such note."""
-    schedules = Schedules.of(JobConfig.build(job_name="job"), None, Node.of(note, UNREAD_NODE.stat))
+    contents = {calendar.hash: calendar for calendar in calendars}
+    schedules = Schedules.of(JobConfig.build(job_name="job"), None, Node.of(note, UNREAD_NODE.stat), contents)
     return Timeline.of(schedules, 0) if schedules.noted else None
 
 
