@@ -198,7 +198,7 @@ def _following(changed: Callable[[ScheduleSettings, int], ScheduleSettings]) -> 
             if one.schedule is None or not now:  # judges make timelines, too
                 return one
             settings = changed(one.schedule.settings, now)
-            contents = {calendar.hash: calendar for _, calendar in one.schedule.calendars}
+            contents = {calendar.hash: calendar for calendar in one.schedule.calendars}
             return replace(one, schedule=schedule_of(settings, one.schedule.job, contents))
 
         original(self, [wrong(one) for one in periods], now)
