@@ -22,7 +22,7 @@ from aioelasticjob.clock import SystemClock
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.times import moment
 from aioelasticjob.operations import CalendarStatus
-from aioelasticjob.schedules.calendars import WEEKDAYS, Calendar
+from aioelasticjob.schedules.calendars import Calendar
 
 _YEARS = re.compile(r"([0-9]{4})(?:-([0-9]{4}))?")
 
@@ -138,4 +138,4 @@ def _summary(status: CalendarStatus) -> dict[str, object]:
 def _whole(status: CalendarStatus) -> dict[str, object]:
     days = status.calendar or Calendar()
     dates = {day.isoformat(): name for day, name in days.dates}
-    return {**_summary(status), "dates": dates, "weekdays": [WEEKDAYS[one] for one in days.weekdays]}
+    return {**_summary(status), "dates": dates, "weekdays": days.weekday_names}

@@ -105,6 +105,8 @@ def _schedule(config: JobConfig) -> tuple[str, str]:
     """Return a job's schedule and its next moment, as text."""
     if config.schedule is None:
         return "when triggered", ""
+    if config.calendar:
+        return config.schedule.expression, f"by {', '.join(config.calendar)} in the registry"
     upcoming = config.schedule.next_to_come(moment(SystemClock().now()))
     return config.schedule.expression, time_text(upcoming) if upcoming else "no further moment"
 

@@ -87,7 +87,7 @@ class Calendar:
         """The calendar as text: the same for equal calendars."""
         lines = list[str]()
         if self.weekdays:
-            lines.append(f"weekdays {', '.join(WEEKDAYS[one] for one in self.weekdays)}")
+            lines.append(f"weekdays {', '.join(self.weekday_names)}")
         lines += [f"{day.isoformat()} {name}".strip() for day, name in self.dates]
         return "".join(f"{line}\n" for line in lines)
 
@@ -100,6 +100,11 @@ class Calendar:
     def closed_dates(self) -> Mapping[int, str]:
         """The names of the single days by their ordinals."""
         return {day.toordinal(): name for day, name in self.dates}
+
+    @property
+    def weekday_names(self) -> tuple[str, ...]:
+        """The closed weekdays as they are written."""
+        return tuple(WEEKDAYS[one] for one in self.weekdays)
 
     @property
     def last(self) -> date | None:
@@ -118,7 +123,7 @@ class Calendar:
         """Return how many dates there are, from when to when, and which weekdays."""
         said = list[str]()
         if self.weekdays:
-            said.append(", ".join(WEEKDAYS[one] for one in self.weekdays))
+            said.append(", ".join(self.weekday_names))
         if self.dates:
             said.append(f"{len(self.dates):,} dates from {self.dates[0][0]} to {self.dates[-1][0]}")
         return "; ".join(said) or "no day"

@@ -47,12 +47,14 @@ def test_a_file_has_each_kind_of_schedule_also_with_times_as_yaml_and_toml_write
         f"  a: {{{job}every: 45s, jitter: 5s, start_at: 2190-01-01}}\n"
         f"  b: {{{job}at: [2190-01-01T18:00, 2190-02-01], time_zone: Asia/Tokyo}}\n"
         f'  c: {{{job}cron: ["0 9 * * *", "0 12 * * 6"], start_at: "2190-01-01"}}\n'
+        f'  d: {{{job}cron: "@daily", calendar: [weekend, de-holidays], calendar_mode: next}}\n'
     )
     shown = command("config", "check", "jobs.yaml").stdout.splitlines()[2:]
     assert [" ".join(line.split()) for line in shown] == [
         "a script every 45s 2190-01-01T00:00:00+00:00",
         "b script at 2190-01-01T18:00, 2190-02-01 2190-01-01T18:00:00+09:00",
         "c script 0 9 * * *; 0 12 * * 6 2190-01-01T09:00:00+00:00",
+        "d script @daily by weekend, de-holidays in the registry",
     ]
     Path("jobs.toml").write_text('[jobs.a]\nkind = "script"\ncommand = "echo"\nat = [2190-01-01T18:00:00]\n')
     assert "2190-01-01T18:00:00+00:00" in command("config", "check", "jobs.toml").stdout

@@ -15,6 +15,7 @@ from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.events import Misfired
 from aioelasticjob.model import Outcome
 from aioelasticjob.operations.alerts.state import AlertState, Claim, Episode, Notification
+from aioelasticjob.schedules.calendars import Calendar
 from tests.console.samples import INSTANCES, ended, item, status
 from tests.console.site import TIMEOUT, Site
 from tests.observers.sample_events import NOON, batch, beginning, end, raised
@@ -106,6 +107,7 @@ async def _add_real_job(there: Site) -> None:
     with anyio.fail_after(TIMEOUT):
         await watch.snapshot.until(lambda now: now.read)
         await operations.import_jobs(watch.session, json.dumps({"jobs": [NIGHTLY]}))
+        await operations.set_calendar(watch.session, "closed", Calendar.of({"2026-12-25": "Christmas Day"}, "sat, sun"))
         await watch.snapshot.until(lambda now: "nightly" in now.jobs)
 
 
@@ -127,6 +129,8 @@ def paths_of(keys: Keys) -> list[str]:
             "/r/billing/servers/10.0.0.1",
             "/r/billing/servers/10.0.0.1/disable",
             "/r/billing/transfer",
+            "/r/real/calendars",
+            "/r/real/calendars/closed",
         ),
         "/r/billing/alerts",
         *("/r/billing/history", f"/r/billing/history/{keys.run}", "/r/billing/history?job=none"),
