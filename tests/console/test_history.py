@@ -6,6 +6,7 @@ import asyncio
 import re
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import pytest
@@ -264,5 +265,30 @@ def test_the_history_of_a_full_disk_shows_no_run_as_running_that_has_ended(play:
         assert '<span class="outcome run">running</span>' not in page
         assert "its end is not in the history" in page
         assert '<b>335</b> <span class="outcome warn">ended</span>' in page
+
+    play(act, event_store=sqlite_url)
+
+
+def test_the_page_of_a_run_has_the_links_of_its_job_with_the_ids_of_the_run(play: Play, sqlite_url: str) -> None:
+    async def act(scene: Scene) -> None:
+        links = "runbook=https://wiki.example.org/{job},trace=https://traces.example.org/{run_id}"
+        await scene.run_job(links=f"{links},log=https://logs.example.org/?task={{task_id}}", cron=None)
+        slot = int(scene.clock.now() - 60) * 1000
+        store = scene.registry.store
+        assert store is not None
+        namespace = store.store.scope.namespace
+        await store.store.write(batch(*beginning(slot), end(slot), *beginning(slot, job="gone"), namespace=namespace))
+        vera = await scene.viewer()
+        for run in (await store.store.history()).rows:
+            page = (await vera.get(f"/r/billing/history/{run.id}")).text
+            found = re.findall(r'<a href="([^"]+)" rel="noreferrer noopener" target="_blank">(\w+) ↗</a>', page)
+            if run.job == "gone":  # nobody knows its links any more
+                assert found == []
+                continue
+            assert found == [
+                ("https://wiki.example.org/report", "runbook"),
+                (f"https://traces.example.org/report%40{run_name(slot)}", "trace"),
+                (f"https://logs.example.org/?task={quote(run.task_id, safe='')}", "log"),
+            ]
 
     play(act, event_store=sqlite_url)
