@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.foreign import evidence, foreign, leave_alone
 from aioelasticjob.core.layout import COMMON, HANDLERS, HandlerPaths, Layout, child
+from aioelasticjob.core.records import is_cut_off
 from aioelasticjob.core.requests import is_id
 from aioelasticjob.core.view import JobView, read
 from aioelasticjob.engine.dump import render
@@ -14,6 +16,12 @@ from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.operations.status import JobStatus, status_of
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree
+
+READINGS: Final = 3
+"""How often a job is read if its runs seem to be cut off.
+
+The record and the lock of an item are read one after the other.  If the run ends meanwhile, they do not fit together.
+"""
 
 
 async def job(session: Session, name: str, *, now: float) -> JobStatus:
@@ -26,7 +34,10 @@ async def job(session: Session, name: str, *, now: float) -> JobStatus:
     await session.sync()
     if can_be_a_job(name):
         layout = Layout(name)
-        status = status_of(await session.subtree((*shown(layout), layout.offsets, *COMMON)), layout, now)
+        for _ in range(READINGS):
+            status = status_of(await session.subtree((*shown(layout), layout.offsets, *COMMON)), layout, now)
+            if status is None or not _seems_cut_off(status):
+                break
         if status is not None:
             return status if status.config.handler is None else status.knowing(await handlers(session))
     raise await no_such(session, name)
@@ -40,11 +51,23 @@ async def jobs(session: Session, *, now: float) -> tuple[JobStatus, ...]:
     """
     await session.sync()
     layouts = [Layout(name) for name in await names(session)]
-    trees = await forest(session, layouts)
-    common = await session.subtree(COMMON)
-    found = [status_of(tree, layout, now, common) for layout, tree in zip(layouts, trees, strict=True)]
+    found = dict[str, JobStatus]()
+    doubtful = layouts
+    for _ in range(READINGS):
+        trees = await forest(session, doubtful)
+        common = await session.subtree(COMMON)
+        statuses = [status_of(tree, layout, now, common) for layout, tree in zip(doubtful, trees, strict=True)]
+        found |= {status.name: status for status in statuses if status is not None}
+        doubtful = [layout for layout in doubtful if layout.job in found and _seems_cut_off(found[layout.job])]
+        if not doubtful:
+            break
     there = await handlers(session)
-    return tuple(status.knowing(there) for status in found if status is not None)
+    return tuple(found[layout.job].knowing(there) for layout in layouts if layout.job in found)
+
+
+def _seems_cut_off(status: JobStatus) -> bool:
+    """Whether a run of a job has begun and not ended, and nobody has its lock."""
+    return any(one.run is None and one.record is not None and is_cut_off(one.record) for one in status.items)
 
 
 async def handlers(session: Session) -> tuple[str, ...]:

@@ -32,6 +32,12 @@ LOOKS: Final = (("light", "light", "en-GB"), ("dark", "dark", "en-GB"), ("chines
 """Each with a name, the colours and the browser's language."""
 SCREEN, PHONE = 1400, 390
 """Widths in pixels."""
+PATIENCE: Final = 180_000
+"""Milliseconds that a page may take: the machine may be busy."""
+WITHOUT_OUR_PATHS: Final = """
+(texts, root) => texts.forEach(one => { one.textContent = one.textContent.replaceAll(root, '/srv/shop') })
+"""
+"""A script for the browser: stacks name no directory of whoever takes the pictures."""
 
 
 def main(directory: Path) -> None:
@@ -41,13 +47,15 @@ def main(directory: Path) -> None:
         store = f"sqlite:///{place}/events.db"
         with site(Path(place) / "data", event_store=store) as there:
             workers = [_worker(there, store, seed, Path(place)) for seed in range(3)]
+            alert = ["-m", "aioelasticjob", "alert", "--registry", there.registry]
+            others = [ChildProcess([sys.executable, *alert], Path(place) / "alert.log")]
             try:
                 chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=QUIETLY)
                 _take(chromium, there, workers[1], directory)
                 chromium.close()
             finally:
-                for worker in workers:
-                    worker.kill()
+                for process in (*workers, *others):
+                    process.kill()
 
 
 def every(directory: Path) -> None:
@@ -90,7 +98,7 @@ def _worker(there: Site, store: str, seed: int, place: Path) -> ChildProcess:
 
 
 def _take(chromium: Browser, there: Site, victim: ChildProcess, directory: Path) -> None:
-    page = _page(chromium, 1280)
+    page = _page(chromium, SCREEN)
     page.goto(there.invitation)
     _shoot(page, directory / "welcome.png")
     page.get_by_label("Name").fill("ada")
@@ -114,11 +122,13 @@ def _take(chromium: Browser, there: Site, victim: ChildProcess, directory: Path)
         _shoot(other, directory / f"overview-{name}.png")
         other.goto(f"{there.url}{JOB}")
         _shoot(other, directory / f"job-{name}.png")
+        other.goto(f"{there.url}/r/billing/alerts")
+        _shoot(other, directory / f"alerts-{name}.png")
     for scheme in ("light", "dark"):
         shown = _page(chromium, 1280, 900, scheme, cookies)
         shown.goto(f"{there.url}{JOB}")
         _shoot(shown, directory / f"readme-job-{scheme}.png")
-    chinese = _page(chromium, 1280, state=cookies, language="zh-CN")
+    chinese = _page(chromium, SCREEN, state=cookies, language="zh-CN")
     chinese.goto(f"{there.url}/r/billing/jobs")
     _shoot(chinese, directory / "overview-chinese.png")
     page.context.clear_cookies()
@@ -141,12 +151,10 @@ def _pages(page: Page, there: Site, directory: Path) -> None:
     take("job", JOB)
     take("settings", f"{JOB}/settings", change, whole=False)
     take("servers", "/r/billing/servers", whole=False)
+    take("alerts", "/r/billing/alerts", whole=False)
     take("history", "/r/billing/history?job=order-sync", whole=False)
     page.goto(f"{there.url}/r/billing/history?outcome=failed")
     page.locator("tbody a").first.click()
-    page.locator("pre").evaluate(
-        "(pre, root) => { pre.textContent = pre.textContent.replaceAll(root, '/srv/shop') }", str(ROOT)
-    )
     _shoot(page, directory / "run.png")
     take("dump", "/r/billing/job/nightly-report/dump?masked=1", whole=False)
     take("registries", "/registries", whole=False)
@@ -180,6 +188,7 @@ def _page(
         timezone_id="Europe/Berlin",
         storage_state=state,  # type: ignore[arg-type]  # what another context gave
     )
+    context.set_default_timeout(PATIENCE)
     return context.new_page()
 
 
@@ -193,6 +202,7 @@ def _shoot(page: Page, file: Path, *, whole: bool = False) -> None:
             height = page.evaluate("() => document.documentElement.scrollHeight")
             page.set_viewport_size({"width": size["width"], "height": max(height, size["height"])})
             page.wait_for_timeout(200)
+    page.locator("pre").evaluate_all(WITHOUT_OUR_PATHS, str(ROOT))
     page.screenshot(path=file)
     page.set_viewport_size(size)
 

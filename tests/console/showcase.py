@@ -52,6 +52,10 @@ def main(address: str, store: str, seed: int) -> None:
     async def carts(context: ItemContext) -> None:
         await asyncio.sleep(chance.uniform(0.5, 2))
 
+    @app.job("card-charges", cron="0/10 * * * * ?", alert_on="failing", labels="team=billing")
+    async def charges(context: ItemContext) -> None:
+        raise ConnectionError("payments: connection refused")
+
     app.run()
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from anyio import sleep
 
+from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.ground.times import moment
 from aioelasticjob.model import Record
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, ServerStatus
+from aioelasticjob.operations.attention import reasons
+from aioelasticjob.testing import VirtualCluster, simulated
 
 
 def record(begun: int, outcome: str, *, completed: bool = True) -> Record:
@@ -159,3 +164,20 @@ def test_handlers_differ_only_if_instances_run_several() -> None:
     for handlers, differing in ((("a:f", "a:f", ""), ()), (("b:f", "a:f", ""), ("a:f", "b:f")), ((), ())):
         instances = tuple(replace(one, handler=handler) for handler in handlers)
         assert replace(attended(None), instances=instances).differing_handlers == differing
+
+
+@simulated
+async def test_a_run_that_ends_while_it_is_read_does_not_seem_to_be_cut_off(virtual_cluster: VirtualCluster) -> None:
+    app = ElasticJob("zk://somewhere/billing")
+
+    async def work(context: ItemContext) -> None:
+        await sleep(0.01)
+
+    app.add(work, name="report", cron="* * * * * ?", sharding_total_count=3)
+    await virtual_cluster.start(app)
+    await sleep(2)
+    end = virtual_cluster.now + timedelta(seconds=10)
+    while virtual_cluster.now < end:
+        status = await virtual_cluster.status("report")
+        found = reasons(status, virtual_cluster.now.timestamp())
+        assert [one.kind for one in found] == []
