@@ -44,7 +44,7 @@ from aioelasticjob.jobs import executors as function_executors
 from aioelasticjob.jobs import kinds
 from aioelasticjob.jobs.base import Handler, InstanceHandler, ItemHandler, Job, check_per
 from aioelasticjob.jobs.dependencies import Provider
-from aioelasticjob.jobs.handlers import NamedHandler
+from aioelasticjob.jobs.handlers import AllowedKind, NamedHandler
 from aioelasticjob.jobs.listeners import Listener, checked
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.endpoint import Endpoint
@@ -99,6 +99,7 @@ class ElasticJob:
         event_store: str | EventStoreSettings | None = None,
         metrics: int | str | None = None,
         console_url: str | None = None,
+        allow_created: Iterable[str] = (),
         clock: Clock | None = None,
         overwrite: bool = False,
         **connection: Unpack[ConnectionOptions],
@@ -119,6 +120,7 @@ class ElasticJob:
             self.serve_metrics(metrics)
         if console_url is not None:
             self._here.console_url = checked_console_url(console_url)
+        self.allow_created(allow_created)
 
     @property
     def address(self) -> str:
@@ -219,6 +221,22 @@ class ElasticJob:
             return function
 
         return register
+
+    def allow_created(self, kinds: Iterable[str]) -> None:
+        """Let this process run created jobs of these kinds, such as ``script`` and ``http``, too.
+
+        Whoever may create jobs in the registry then decides which programs run on this host, so no kind is allowed
+        unless this is called.
+
+        Raises:
+            InvalidSetting: there is no such kind.
+            InvalidState: the application connects or stops, or runs in another event loop.
+        """
+        if isinstance(kinds, str):
+            raise InvalidSetting("allow_created", kinds, f'must be a list of kinds: ["{kinds}"]')
+        for kind in dict.fromkeys(kinds):
+            if kind not in self._here.handlers:
+                self._here.declare_handler(AllowedKind.find(kind))
 
     def dataflow(
         self,
@@ -329,6 +347,8 @@ class ElasticJob:
             self.serve_metrics(given.metrics)
         if given.console_url is not None:
             self._here.console_url = checked_console_url(given.console_url)
+        if given.allow_created is not None:
+            self.allow_created(given.allow_created)
         self._adopt(settings)
 
     @contextmanager
@@ -462,13 +482,15 @@ class ElasticJob:
         name: str,
         *,
         handler: str,
+        options: Mapping[str, object] | None = None,
         **settings: Unpack[JobSettings],
     ) -> OperationResult:
         """Create a job in the registry: every process that has the ``handler`` runs it, also those that start later.
 
         The ``settings`` are those of a declared job.  The ``job_parameter``, which may be a mapping, has to satisfy the
-        model of at least one process that has the handler, if there is any.  If the job exists with the same settings
-        already, nothing is done.
+        model of at least one process that has the handler, if there is any.  The ``handler`` may also be a kind of job
+        that processes allow, such as ``script``, with the settings of that kind as its ``options``.  If the job exists
+        with the same settings already, nothing is done.
 
         Raises:
             InvalidSetting: names the setting, its value and what would be right.
@@ -481,7 +503,8 @@ class ElasticJob:
 
         session = self._session("create", name)
         _check_names_and_types(settings)
-        return await operations.create(session, name, settings, handler=handler, by=session.host)
+        given = {**settings, **({} if options is None else {"options": options})}
+        return await operations.create(session, name, given, handler=handler, by=session.host)
 
     async def remove(self, name: str, *, timeout: float | None = None) -> OperationResult:
         """Let all instances of a created job end what they run, then remove the job from the registry.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -49,6 +50,10 @@ def run(
             "--exit-at-lease-end", help="Let this process be killed if a run goes on although its session may be over."
         ),
     ] = False,
+    allow_created: Annotated[
+        str | None,
+        typer.Option(metavar="KINDS", help="Also run created jobs of these kinds, such as script,http."),
+    ] = None,
     progress: Annotated[bool, typer.Option("--progress", help="Show how fast dataflow jobs' records flow.")] = False,
     log_level: Annotated[logs.LogLevel, typer.Option(help="The lowest level that is logged.")] = logs.LogLevel.INFO,
     log_format: Annotated[logs.LogFormat, typer.Option(help="Text for people, or JSON for programs.")] = (
@@ -62,7 +67,9 @@ def run(
     """
     logs.set_up(log_level, log_format)
     typed = context.get_parameter_source("registry")
-    found = application(app, config, registry if typed is not None and typed.name == "COMMANDLINE" else None)
+    kinds = () if allow_created is None else tuple(allow_created.split(","))
+    address = registry if typed is not None and typed.name == "COMMANDLINE" else None
+    found = application(app, config, address, kinds)
     if exit_at_lease_end:
         found.exit_at_lease_end()
     if metrics is not None:
@@ -89,10 +96,13 @@ def _run(app: ElasticJob) -> None:
         raise typer.Exit(FAILED) from None  # the log has the error with its stack, and the job that raised it
 
 
-def application(app: str | None, config: Path | None, registry: str | None = None) -> ElasticJob:
+def application(
+    app: str | None, config: Path | None, registry: str | None = None, allow_created: Sequence[str] = ()
+) -> ElasticJob:
     """Return the application, made from code, from a settings file, or from both; the environment overrides them.
 
-    The address ``registry``, which the command line gives, overrides all of them.
+    The address ``registry``, which the command line gives, overrides all of them.  ``allow_created`` are the kinds of
+    which created jobs are run, too.
 
     Raises:
         InvalidSetting: there is none, it has no job, or a setting in the file or in the environment is wrong.
@@ -105,6 +115,7 @@ def application(app: str | None, config: Path | None, registry: str | None = Non
         found = ElasticJob.from_settings(config, **({} if registry is None else {"registry": registry}))
     else:
         raise InvalidSetting("app", None, "write module:app, as jobs:app, or --config FILE, or both")
+    found.allow_created(kind.strip() for kind in allow_created)
     if not (found.jobs or found.handlers):
         raise InvalidSetting("jobs", str(config), "the file declares no job: below jobs, give each a kind")
     return found

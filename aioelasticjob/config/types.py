@@ -136,6 +136,7 @@ def _parameter(given: object) -> object:
 Parameter = Annotated[str, BeforeValidator(_parameter)]
 Feature = Annotated[str, Field(min_length=1, max_length=200)]
 Features = Annotated[tuple[Feature, ...], BeforeValidator(_words)]
+Kinds = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Alert: TypeAlias = Literal[
     "failed",
     "given-up",

@@ -27,6 +27,8 @@ class HandlerProcess:
     pid: int
     schema: dict[str, Any] | None
     """The JSON schema of the job parameter that it takes; None if it takes any text."""
+    options: dict[str, Any] | None
+    """The JSON schema of the options that it takes, if the handler is a kind of job; else None."""
 
     @property
     def name(self) -> str:
@@ -39,9 +41,12 @@ def is_being_removed(node: Node) -> bool:
     return json_object(node.data).get("removing") is True
 
 
-def process_note(ip: str, host: str, pid: int, schema: dict[str, Any] | None) -> bytes:
+def process_note(ip: str, host: str, pid: int, schema: dict[str, Any] | None, options: dict[str, Any] | None) -> bytes:
     """Return the data of the node of a process that has a handler."""
-    return json.dumps({"ip": ip, "host": host, "pid": pid, "schema": schema}).encode()
+    about: dict[str, object] = {"ip": ip, "host": host, "pid": pid, "schema": schema}
+    if options is not None:
+        about["options"] = options
+    return json.dumps(about).encode()
 
 
 def processes_with(tree: Tree, paths: HandlerPaths) -> tuple[HandlerProcess, ...]:
@@ -54,9 +59,14 @@ def processes_with(tree: Tree, paths: HandlerPaths) -> tuple[HandlerProcess, ...
         host = said.get("host")
         pid = said.get("pid")
         schema = said.get("schema")
+        options = said.get("options")
         if isinstance(ip, str) and isinstance(host, str) and isinstance(pid, int):
-            found.append(HandlerProcess(id, ip, host, pid, schema if isinstance(schema, dict) else None))
+            found.append(HandlerProcess(id, ip, host, pid, _object(schema), _object(options)))
     return tuple(found)
+
+
+def _object(said: Any) -> dict[str, Any] | None:
+    return said if isinstance(said, dict) else None
 
 
 def missing_parents(paths: HandlerPaths, there: Collection[str]) -> list[Op]:

@@ -38,7 +38,7 @@ from aioelasticjob.host.user_code import UserCode
 from aioelasticjob.host.watchdog import watchdog
 from aioelasticjob.jobs.base import Job
 from aioelasticjob.jobs.context import run_job
-from aioelasticjob.jobs.handlers import NamedHandler
+from aioelasticjob.jobs.handlers import CreatedJobHandler
 from aioelasticjob.logging import logger
 from aioelasticjob.observers.endpoint import Endpoint
 from aioelasticjob.observers.recorder import Recorder
@@ -76,7 +76,7 @@ class RunningApp:
     """The jobs of this process by name: handlers may add some, and have some leave."""
     followers: dict[str, set[str]] = field(default_factory=dict)
     """The names of the jobs declared here that follow a job, which need not be declared here."""
-    handlers: dict[str, NamedHandler] = field(default_factory=dict)
+    handlers: dict[str, CreatedJobHandler] = field(default_factory=dict)
     """The handlers that created jobs may name, by name."""
     created: CreatedJobs | None = None
 
@@ -102,7 +102,7 @@ class RunningApp:
             self._open_jobs(f"the job {name} cannot be added now").add(job.overwriting(overwrite))
         self.declared[name] = job
 
-    def declare_handler(self, handler: NamedHandler) -> None:
+    def declare_handler(self, handler: CreatedJobHandler) -> None:
         """Add a handler to those of this process; if the application runs, the jobs that name it join.
 
         Raises:

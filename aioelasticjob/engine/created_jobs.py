@@ -37,7 +37,7 @@ from aioelasticjob.errors import (
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.ground.limited_log import MOST, LimitedLog
 from aioelasticjob.jobs.base import Job
-from aioelasticjob.jobs.handlers import NamedHandler
+from aioelasticjob.jobs.handlers import CreatedJobHandler
 from aioelasticjob.logging import logger
 from aioelasticjob.registry.session import Session, SessionState, SessionStatus
 from aioelasticjob.registry.transaction import Create
@@ -80,7 +80,7 @@ class CreatedJobs:
         return found
 
     @asynccontextmanager
-    async def open(self, handlers: Iterable[NamedHandler]) -> AsyncIterator[None]:
+    async def open(self, handlers: Iterable[CreatedJobHandler]) -> AsyncIterator[None]:
         """Let jobs join and leave while the block is open; it begins when those have joined that were there."""
         async with self._tasks as tasks:
             for handler in handlers:
@@ -92,7 +92,7 @@ class CreatedJobs:
             yield
             tasks.cancel_scope.cancel()
 
-    def add(self, handler: NamedHandler) -> None:
+    def add(self, handler: CreatedJobHandler) -> None:
         """Let the jobs that name another handler join, too."""
         one = _JobsOfHandler(handler, self._session, self._jobs, self._host, self._clock, self._limited_log)
         self._handlers.append(one)
@@ -105,7 +105,7 @@ class _JobsOfHandler:
 
     def __init__(
         self,
-        handler: NamedHandler,
+        handler: CreatedJobHandler,
         session: Session,
         jobs: LocalJobs,
         host: Host,
@@ -167,7 +167,7 @@ class _JobsOfHandler:
         there = {one for one, node in zip(paths, nodes, strict=True) if node is not None}
         if path in there:  # the reply to an earlier attempt was lost
             return
-        note = process_note(host.ip, host.name, host.pid, self._handler.schema)
+        note = process_note(host.ip, host.name, host.pid, self._handler.schema, self._handler.options)
         operations = [*missing_parents(self._paths, there), Create(path, note, ephemeral=True)]
         await self._session.commit(operations, incarnation=incarnation)
 

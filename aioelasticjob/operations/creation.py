@@ -13,6 +13,7 @@ from aioelasticjob.core.layout import HandlerPaths, Layout
 from aioelasticjob.core.view import JobView
 from aioelasticjob.errors import ElasticJobError, InvalidSetting, JobConflict
 from aioelasticjob.ground.plural import listed_items
+from aioelasticjob.jobs import kinds
 from aioelasticjob.operations.following import check_upstreams
 from aioelasticjob.operations.queries import listed, view_of
 from aioelasticjob.operations.removal import remove
@@ -47,15 +48,21 @@ class RemovalUnfinished(ElasticJobError):
 
 
 def created(job: str, handler: str, settings: Mapping[str, object]) -> JobConfig:
-    """Return the configuration of a job that names a handler.
+    """Return the configuration of a job that names a handler, which may be a kind of job, such as ``script``.
 
     Raises:
         InvalidSetting: names the setting, its value and what would be right.
     """
-    for name in ("job_name", "job_type", "handler", "options", "overwrite"):
+    for name in ("job_name", "job_type", "handler", "overwrite"):
         if name in settings:
             raise InvalidSetting(name, settings[name], "cannot be given here: it follows from the name and the handler")
-    return JobConfig.build(**settings, job_name=job, handler=handler)
+    if handler not in kinds.names():
+        return JobConfig.build(**settings, job_name=job, handler=handler)
+    options = settings.get("options", {})
+    if not isinstance(options, Mapping):
+        raise InvalidSetting("options", options, f"must be a mapping: the settings that only {handler} jobs have")
+    common = {name: value for name, value in settings.items() if name != "options"}
+    return kinds.declared(handler, job, {**common, **options}, look=False).changed(handler=handler)
 
 
 async def create(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,6 +18,8 @@ from aioelasticjob.errors import ForeignData, InvalidSetting, JobConflict
 from aioelasticjob.ground.nesting import TOO_DEEP, is_too_deep, read_json
 from aioelasticjob.ground.plural import counted
 from aioelasticjob.ground.yaml_scalars import reading_as_written
+from aioelasticjob.jobs import kinds
+from aioelasticjob.jobs.handlers import see_kind
 from aioelasticjob.jobs.kinds import fits
 from aioelasticjob.logging import json_text, logger
 from aioelasticjob.operations.calendars import calendars
@@ -172,7 +174,7 @@ async def plan_import(
     nodes = zip(paths, await session.get_many(paths), strict=True)
     tree = Tree({path: node for path, node in nodes if node is not None})
     schemas = PublishedSchemas(await session.subtree([one.processes for one in handlers]))
-    plan = Import(overwrite, by, schemas)
+    plan = Import(overwrite, by, schemas, kinds.names())
     for error in (await foreign_jobs(session, [layout for layout in layouts if layout.root in tree])).values():
         raise error
     if days:
@@ -196,6 +198,8 @@ class Import:
     overwrite: bool
     by: str
     schemas: PublishedSchemas
+    kinds: Collection[str]
+    """The kinds of jobs that are handlers of created jobs."""
     groups: list[list[Op]] = field(default_factory=list)
     jobs: list[ImportedJob] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
@@ -242,7 +246,10 @@ class Import:
         """Decide whether one job is new, replaced, unchanged or refused, and note its operations."""
         name = config.job_name
         node = tree.get(layout.config)
-        index = None if config.handler is None else tree.get(HandlerPaths(config.handler).job(name))
+        index = None
+        if config.handler is not None:
+            see_kind(config, config.handler.upper() if config.handler in self.kinds else "SIMPLE")
+            index = tree.get(HandlerPaths(config.handler).job(name))
         if index is not None and is_being_removed(index):
             raise JobConflict("job_name", name, "is being removed: wait until it is gone, or remove it again")
         self.ignored += [f"{name}: {sentence}" for sentence in config.ignored]

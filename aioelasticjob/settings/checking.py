@@ -15,7 +15,7 @@ from aioelasticjob import error_handlers
 from aioelasticjob.config.job import MAX_ITEMS, JobConfig
 from aioelasticjob.config.links import checked_console_url
 from aioelasticjob.config.mistakes import sifted, unknown_setting
-from aioelasticjob.config.types import DURATION, parts_of
+from aioelasticjob.config.types import DURATION, Kinds, parts_of
 from aioelasticjob.core import strategies
 from aioelasticjob.cron import Cron
 from aioelasticjob.errors import InvalidSetting
@@ -63,6 +63,7 @@ class Application(BaseModel):
     event_store: Annotated[str | None, Field(repr=False)] = None
     metrics: int | str | None = None
     console_url: str | None = None
+    allow_created: Kinds | None = None
     overwrite: bool | None = None
 
     @property

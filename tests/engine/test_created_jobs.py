@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from aioelasticjob import (
     JobConflict,
     operations,
 )
+from aioelasticjob.cli import run
 from aioelasticjob.cli.jobs import _picture
 from aioelasticjob.core.layout import HANDLERS, HandlerPaths, Layout
 from aioelasticjob.operations.alerts.conditions import Facts, conditions
@@ -463,6 +465,45 @@ async def test_a_job_whose_handler_nobody_has_says_so_to_operators(virtual_clust
     screen.print(_picture(job, now))
     assert isinstance(screen.file, StringIO)
     assert "no instance is there: no process has the handler report" in screen.file.getvalue()
+
+
+async def test_created_jobs_of_a_kind_run_only_where_the_kind_is_allowed(
+    virtual_cluster: VirtualCluster,
+) -> None:
+    careful = await virtual_cluster.start(application())
+    allowing = application()
+    allowing.allow_created(["http"])
+    here = await virtual_cluster.start(allowing)
+    await here.app.create("page", handler="http", options={"url": "http://127.0.0.1:9/"}, cron=YEARLY)
+    await here.app.create("other", handler="script", options={"command": "true"}, cron=YEARLY)
+    await sleep(1)
+    assert [one.partition("@")[0] for one in await instances(here.session, "page")] == [here.host]
+    assert not await here.session.exists(Layout("other").instances)
+    assert "page" not in [job.name for job in careful.app.health.jobs]
+    status = await operations.job(here.session, "page", now=0)
+    assert (status.config.job_type, status.config.options) == ("HTTP", {"url": "http://127.0.0.1:9/"})
+    with pytest.raises(InvalidSetting, match="url"):
+        await here.app.create("wrong", handler="http")
+    with pytest.raises(InvalidSetting, match="the handler report runs SIMPLE jobs"):
+        await operations.import_jobs(
+            here.session,
+            '{"jobs": [{"jobName": "x", "handler": "report", "jobType": "SCRIPT", "options": {"command": "true"}}]}',
+        )
+
+
+def test_which_kinds_are_allowed_comes_from_code_files_or_the_command_line(
+    tmp_path: Path,
+) -> None:
+    assert ElasticJob("embedded://", allow_created=["script", "http"]).handlers == ("script", "http")
+    file = tmp_path / "jobs.yaml"
+    file.write_text("registry: embedded://\nallow_created: script\n")
+    assert ElasticJob.from_settings(file).handlers == ("script",)
+    assert run.application(None, file, None, ["http"]).handlers == ("script", "http")
+    for wrong, expected in ((["cobol"], "cobol"), ("script", "must be a list of kinds")):
+        with pytest.raises(InvalidSetting, match=expected):
+            ElasticJob("embedded://").allow_created(wrong)
+    with pytest.raises(InvalidSetting, match="is the name of a kind of job"):
+        ElasticJob("embedded://").handler("script")(nothing)
 
 
 @pytest.mark.parametrize(
