@@ -86,6 +86,7 @@ class CreatedJobs:
             for handler in handlers:
                 self.add(handler)
             for one in self._handlers:
+                await one.first_note.wait()
                 await one.first_look.wait()
             for one in self._handlers:
                 await one.all_joined()
@@ -130,6 +131,8 @@ class _JobsOfHandler:
         """The jobs of the index as it was seen last, each with the transaction that created it."""
         self.refused = dict[str, str]()
         """Those of them that do not run here, each with the reason; the others have joined, or were let leave here."""
+        self.first_note = Event()
+        """Set once the registry says that this process has the handler, or has refused that."""
         self.first_look = Event()
         """Set once the jobs that were there have begun to join, or the registry has refused to say which there are."""
 
@@ -151,10 +154,12 @@ class _JobsOfHandler:
             except RegistryError as error:
                 if not isinstance(error, Conflict | OutcomeUnknown | Suspended | SessionEnded):
                     self._refusals.refused(PUBLISH, error)
+                    self.first_note.set()
                 await self._session.back_off(failures)
                 failures += 1
                 continue
             self._refusals.accepted(PUBLISH)
+            self.first_note.set()
             written = status.incarnation
             failures = 0
 

@@ -26,7 +26,7 @@ from aioelasticjob.operations.creation import RemovalUnfinished, create, create_
 from aioelasticjob.operations.instances import shut_down
 from aioelasticjob.operations.labels import has_label, label_in, labelled
 from aioelasticjob.operations.process_status import processes, processes_of, watch_processes
-from aioelasticjob.operations.queries import dump, handlers, job, jobs, listed, names
+from aioelasticjob.operations.queries import dump, handler_processes, handlers, job, jobs, listed, names
 from aioelasticjob.operations.removal import remove, remove_server
 from aioelasticjob.operations.request_status import RequestStatus, ended, job_of_request, request, requests
 from aioelasticjob.operations.results import ChangedMeanwhile, NotPossible, OperationResult
@@ -100,6 +100,7 @@ __all__ = [
     "ended",
     "export_jobs",
     "flags_of",
+    "handler_processes",
     "handlers",
     "has_label",
     "host_of",

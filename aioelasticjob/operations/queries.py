@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from aioelasticjob.config.job import JobConfig
+from aioelasticjob.config.job import JobConfig, is_handler_name
 from aioelasticjob.core.foreign import evidence, foreign, leave_alone
+from aioelasticjob.core.handlers import HandlerProcess, processes_with
 from aioelasticjob.core.layout import COMMON, HANDLERS, HandlerPaths, Layout, child
 from aioelasticjob.core.records import is_cut_off
 from aioelasticjob.core.requests import is_id
@@ -80,6 +81,19 @@ async def handlers(session: Session) -> tuple[str, ...]:
     found = known or ()
     processes = await session.children_many([HandlerPaths(name).processes for name in found])
     return tuple(name for name, there in zip(found, processes, strict=True) if there)
+
+
+async def handler_processes(session: Session, handler: str) -> tuple[HandlerProcess, ...]:
+    """Return the processes that have a handler, each with the schema of the parameter that it takes.
+
+    Raises:
+        InvalidSetting: no handler can have this name.
+        RegistryError: the registry could not be read.
+    """
+    if not is_handler_name(handler):
+        raise InvalidSetting("handler", handler, "must be 1 to 200 letters, digits, '_', '-' or '.'")
+    paths = HandlerPaths(handler)
+    return processes_with(await session.subtree([paths.processes]), paths)
 
 
 async def names(session: Session) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ def nothing_goes_wrong_unseen() -> Iterator[None]:
     _messages.clear()
     yield
     refused = re.compile(
-        r"status (of )?(401|403|404|409|503)|ERR_INTERNET_DISCONNECTED|ERR_INCOMPLETE_CHUNKED|Failed to fetch"
+        r"status (of )?(400|401|403|404|409|503)|ERR_INTERNET_DISCONNECTED|ERR_INCOMPLETE_CHUNKED|Failed to fetch"
     )  # what a test does on purpose
     wrong = [said for said in _messages if not refused.search(said)]
     assert not wrong, wrong

@@ -131,6 +131,8 @@ def paths_of(keys: Keys) -> list[str]:
             "/r/billing/transfer",
             "/r/real/calendars",
             "/r/real/calendars/closed",
+            "/r/billing/jobs/new",
+            "/r/billing/jobs/new?handler=report",
         ),
         "/r/billing/alerts",
         *("/r/billing/history", f"/r/billing/history/{keys.run}", "/r/billing/history?job=none"),

@@ -79,7 +79,19 @@ WRITING: Mapping[str, tuple[Act, ...]] = {
 """By operation, calls that would write to the job, or say what would be written."""
 READING = frozenset(
     {
-        *("dump", "ended", "export_jobs", "handlers", "job", "job_of_request", "jobs", "names", "request", "requests"),
+        *(
+            "dump",
+            "ended",
+            "export_jobs",
+            "handler_processes",
+            "handlers",
+            "job",
+            "job_of_request",
+            "jobs",
+            "names",
+            "request",
+            "requests",
+        ),
         *("processes", "server", "watch", "watch_all", "watch_processes"),
         *("calendar", "calendars", "remove_calendar", "set_calendar"),  # these belong to no job
     }

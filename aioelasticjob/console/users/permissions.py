@@ -27,7 +27,7 @@ MEANINGS: Final[Mapping[Permission, str]] = {
     Permission.ASK: "run jobs now, later or again; stop runs, and cancel requests",
     Permission.OPERATE: "pause, disable, shut down and remove jobs and servers; backfills; acknowledgements",
     Permission.CHANGE: "change settings, and see the credentials in them; dumps, exports and imports",
-    Permission.DEFINE: "change commands, URLs and error handlers: this runs code on the workers",
+    Permission.DEFINE: "create jobs, and change commands, URLs and error handlers: this runs code on the workers",
     Permission.ADMINISTER: "change registries, event stores and users; see the whole audit log",
 }
 """What each permission allows, in words; the page of the users shows it."""
