@@ -410,7 +410,7 @@ def programs(here: str) -> None:
 def placeholders(here: str) -> None:
     with TemporaryDirectory() as directory:
         path = Path(directory) / "jobs.yaml"
-        path.write_text("jobs:\n  job:\n    kind: script\n    command: 'true'\n    cron: ${AT:@daily}\n")
+        path.write_text("jobs:\n  job:\n    kind: script\n    command: 'true'\n    cron: ${NOBODY_SETS_IT:@daily}\n")
         settings = load(path)
     assert settings.declared("job").cron == "@daily"
 
