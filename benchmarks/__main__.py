@@ -20,6 +20,7 @@ BENCHMARKS: Final = (
     "event-store",
     "fire-cost",
     "fire-walk",
+    "schedule-cost",
     "load",
     "embedded-load",
     "overload",

@@ -8,13 +8,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from aioelasticjob import ElasticJob, ItemContext
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.host.process import collect_garbage_seldom, freeze_garbage_collector
-from aioelasticjob.operations import pause
+from aioelasticjob.operations import pause, set_calendar
 from aioelasticjob.registry.session import Session
+from aioelasticjob.schedules.calendars import Calendar
 from benchmarks.child import answer
 from benchmarks.gauges import LogLines, collections, logged, resident, threads
 from benchmarks.servers import cpu_of
@@ -25,6 +26,9 @@ AT_ONCE: Final = 500
 """Items that one look is about at most: looking at all of 10,000 would take longer than starting them."""
 BEFORE: Final = 0.3
 """Seconds that the window begins before a whole second, so that it holds as many moments as it is long."""
+
+CALENDAR: Final = Calendar.of([f"{year}-12-{day}" for year in range(2050, 2060) for day in (24, 25, 26)])
+"""Thirty dates, all of them far away, so that a job of which it is a calendar has all its moments."""
 
 Handler: TypeAlias = Callable[[int, float], None]
 """Is told which job has begun, and for which moment."""
@@ -44,6 +48,8 @@ class Load:
     """The process whose processor time is taken over the same window, 0 for none."""
     spared: bool = True
     """Whether the collector is told to pass over the jobs, as ``app.run()`` does and ``app.running()`` cannot."""
+    settings: dict[str, Any] = field(default_factory=lambda: {"cron": "* * * * * ?"})
+    """The settings that decide the moments of each job: one a second."""
     timers_after: bool = False
     """Whether bare timers get a window of their own in the same process, when the jobs have had theirs."""
 
@@ -120,8 +126,10 @@ async def _jobs(load: Load, log: LogLines) -> Measured:
     app, window = ElasticJob(load.address), _Window(load, log)
     names = [f"job-{number}" for number in range(load.jobs)]
     for number, name in enumerate(names):
-        app.add(_handler(number, window.began), name=name, cron="* * * * * ?", sharding_total_count=load.items)
+        app.add(_handler(number, window.began), name=name, sharding_total_count=load.items, **load.settings)
     async with started(app, spared=load.spared) as start:
+        if name := load.settings.get("calendar"):
+            await set_calendar(start.session, name, CALENDAR)
         found = await window.measured()
         if load.timers_after:
             await asyncio.gather(*(pause(start.session, name) for name in names))  # they stay, and have nothing to do

@@ -35,6 +35,9 @@ CALENDAR = calendar_path("closed")
 ZONE = "GMT+23:59"
 """The time zone of jobs with a calendar: a minute after the start of a cluster, the second of January begins there."""
 OPEN = b"2030-01-01\n"
+"""A calendar with no day that any cluster lives to see."""
+OPEN_AGAIN = b"2031-01-01\n"
+"""Another one."""
 DAYS = (OPEN, b"2026-01-01\n", b"2026-01-02\n", b"weekdays thu\n", b"weekdays fri\n2026-01-01\n")
 """Calendars.  The first of January is a Thursday."""
 NO_DAYS = (None, b"{nonsense")
@@ -48,9 +51,9 @@ def of_every_kind(seed: int, jobs: tuple[JobPlan, ...]) -> tuple[JobPlan, ...]:
     return tuple(_with_calendar(_with_schedule(job, dice), days) for job in jobs)
 
 
-async def make_calendar(cluster: Cluster) -> None:
-    """Make the calendar, with no day that any cluster lives to see; try again while the registry is away."""
-    while not await cluster.operate(lambda session: _write(session, OPEN)):
+async def make_calendar(cluster: Cluster, data: bytes = OPEN) -> None:
+    """Make the calendar, or replace its days; try again while the registry is away."""
+    while not await cluster.operate(lambda session: _write(session, data)):
         await sleep(1)
 
 

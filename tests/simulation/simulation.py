@@ -201,7 +201,7 @@ async def _life(cluster: Cluster, dice: Random) -> None:
         surroundings.mend(cluster)
     await mend(cluster, dice)
     if cluster.plan.schedules:
-        await scheduling.make_calendar(cluster)
+        await scheduling.make_calendar(cluster, scheduling.OPEN_AGAIN)
     await surroundings.tidy(cluster)
     await sleep(max(JOINING + cluster.plan.session_timeout, cluster.registry.caught_up - history.now()))
     enter("calm")

@@ -12,11 +12,17 @@ from aioelasticjob.core import records
 from aioelasticjob.engine.missed_reports import OF_REQUESTS
 from aioelasticjob.events import Misfired, Refused
 from aioelasticjob.model import GIVEN_UP, SCHEDULED, FireSource, Record
+from aioelasticjob.schedules.calendars import Calendar
 from tests.simulation.facts import REGISTRY, Facts
 from tests.simulation.judges import excuses, invariants
 from tests.simulation.judges.invariants import Rule, check
 from tests.simulation.judges.reports import cut_off_is_reported_once, reports_are_true, what_is_off_is_excused
-from tests.simulation.judges.timeliness import catches_up_only_if_asked, nothing_lost, on_time
+from tests.simulation.judges.timeliness import (
+    calendars_are_followed,
+    catches_up_only_if_asked,
+    nothing_lost,
+    on_time,
+)
 from tests.simulation.trace import describe
 from tests.support.history import (
     Begun,
@@ -522,6 +528,24 @@ def test_nothing_lost_wants_the_moments_of_the_schedule_that_the_leader_has_note
     followed = written(45, 1, put("leader/schedule", NOTE.replace(b"0/10", b"0/20")))
     assert lost(*runs[:2], other, followed, runs[2]) == ["30"]
     assert lost(*runs[:2], other, replace(followed, at=T + 55), runs[2]) == ["30", "50"]
+
+
+def test_calendars_are_followed_notices_a_leader_that_has_not_noted_an_edit_or_a_removal() -> None:
+    days = Calendar.of(["2026-12-25"])
+    note = NOTE.replace(b"{", b'{"calendar": ["closed"], "contents": ["%s"], ' % days.hash.encode(), 1)
+    kept = made(f"leader/schedule/{days.hash}", days.text)
+    noted = written(0.2, 1, made("leader/schedule", note), kept)
+    calendar = "/~calendars/closed"
+
+    def found(*edits: Change) -> list[str]:
+        entries = [written(0.3 + n / 10, 9, edit) for n, edit in enumerate(edits)]
+        return broken(calendars_are_followed, sorted([noted, *entries, *calm()], key=lambda entry: entry.at))
+
+    there = Change(calendar, days.text.encode(), created=True)
+    assert not found(there)
+    assert found()
+    assert found(there, Change(calendar, b"2026-12-26"))
+    assert found(there, Change(calendar, None))
 
 
 def test_a_moment_that_nobody_was_up_for_is_run_only_if_that_is_wanted() -> None:

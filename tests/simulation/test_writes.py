@@ -11,7 +11,7 @@ from aioelasticjob.model import Record
 from tests.simulation.facts import Facts
 from tests.simulation.judges import invariants, leases, writes
 from tests.simulation.test_conduct import claimed, history_of
-from tests.simulation.test_invariants import BORN, A, B, T, begun, broken, ended, gone, made, put, record, written
+from tests.simulation.test_invariants import BORN, NOTE, A, B, T, begun, broken, ended, gone, made, put, record, written
 from tests.support.history import Entry, Fault, Held, Stopped
 
 MARK = made("leader/failover/items/0", '{"slot": 1, "instance": ""}')
@@ -64,6 +64,12 @@ def test_nothing_is_removed_that_runs() -> None:
     removed = written(11, 1, gone("sharding/0/instance"), gone("sharding/0"))
     assert found(CLAIM, removed) == {"nothing that runs is removed"}
     assert not found(CLAIM, UNLOCKED, replace(removed, at=T + 13))
+
+
+def test_nothing_is_claimed_while_a_calendar_is_missing() -> None:
+    missing = NOTE.replace(b"{", b'{"calendar": ["closed"], "contents": [""], ', 1)
+    assert not found(written(1, 1, made("leader/schedule", NOTE)), claimed(10))
+    assert found(written(1, 1, made("leader/schedule", missing)), claimed(10)) == {"noted schedules"}
 
 
 def test_a_run_that_was_ended_by_the_leader_is_nobodys_word() -> None:
