@@ -19,6 +19,8 @@ from aioelasticjob.schedules.days import day_of, shifts, start_of
 
 LATEST = round(datetime(LAST_YEAR + 1, 1, 1, tzinfo=UTC).timestamp() * 1000) - 1
 """No schedule has a moment after this one."""
+MAX_DAYS = 1_000
+"""Open days that are looked at in vain; then there counts as none, as where a job of Saturdays has closed weekends."""
 
 
 class Moments(Protocol):
@@ -152,7 +154,7 @@ class OnOpenDays:
             if found is None or self.closed.is_open(day_of(found, self.zone)):
                 return found
         day = day_of(min(time, LATEST), self.zone)
-        while True:
+        for _ in range(MAX_DAYS):
             # what is on this day or later comes from no earlier day than this
             source = self.moments.after(start_of(day - self._moves_ahead, self.zone) - 1)
             if source is None:
@@ -164,11 +166,12 @@ class OnOpenDays:
             if found is not None:
                 return found
             day = open_day + 1
+        return None
 
     def until(self, time: int) -> int | None:
         """Return the newest moment up to a time; None if there is none."""
         day = day_of(min(time, LATEST), self.zone)
-        while True:
+        for _ in range(MAX_DAYS):
             source = self.moments.until(start_of(day + 1 + self._moves_back, self.zone) - 1)
             if source is None:
                 return None
@@ -179,6 +182,7 @@ class OnOpenDays:
             if found is not None:
                 return found
             day = open_day - 1
+        return None
 
     def moved(self, time: int) -> int | None:
         """Return where a moment on a closed day moves; None if it is left out."""
