@@ -164,6 +164,18 @@ class Owing:
 
 
 @value
+class End:
+    """Consecutive moments that an item has ended in the same way, of a job that others follow."""
+
+    first: int
+    last: int
+    outcome: str
+    """An ``Outcome``, or what stands for one (``core/ends.py``)."""
+    at: int
+    """When the last of them ended.  Times are in milliseconds since the epoch."""
+
+
+@value
 class Record:
     """What is known of an item's newest run, as ``execution/{item}`` holds it."""
 
@@ -192,6 +204,8 @@ class Record:
     """The reports that writers of the record still had to make when they wrote it."""
     error: str = ""
     """Why the newest run failed that has ended: the class and the first line of the error; empty if it did not."""
+    ends: tuple[End, ...] = ()
+    """How the item has ended its newest moments; empty while no job follows this one."""
 
     @property
     def moment(self) -> int:
@@ -228,6 +242,8 @@ class Claim:
     """The record of each item as the claim found it."""
     is_recorded: bool = True
     """Whether the claim was written; it is not if the job is not monitored."""
+    upstream: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    """How each item of each followed job has ended the moment; empty if the run is not one of the schedule."""
 
     @property
     def fences(self) -> dict[int, int]:

@@ -46,6 +46,8 @@ class JobList:
     """Only jobs that need attention, with all of their reasons."""
     wide: bool = False
     """Every column is shown in full, however narrow the terminal is."""
+    tree: bool = False
+    """Each job stands below those that it follows."""
 
     def __post_init__(self) -> None:
         for state in self.states:

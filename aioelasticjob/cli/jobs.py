@@ -15,6 +15,7 @@ from aioelasticjob import operations
 from aioelasticjob.cli import completion
 from aioelasticjob.cli.describe import job_as_json
 from aioelasticjob.cli.job_lists import JobList, Order, attention_table
+from aioelasticjob.cli.job_tree import job_tree
 from aioelasticjob.cli.registry import RegistryOptions, on_a_registry
 from aioelasticjob.cli.schedule import duration_text
 from aioelasticjob.cli.tables import TextTable
@@ -22,6 +23,7 @@ from aioelasticjob.cli.terminal import out, write_json
 from aioelasticjob.cli.watching import Watch
 from aioelasticjob.clock import SystemClock
 from aioelasticjob.core.pauses import Pause
+from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.plural import counted
 from aioelasticjob.ground.times import moment, time_text
 from aioelasticjob.model import Record
@@ -29,6 +31,7 @@ from aioelasticjob.observers.missed import Count, total_of
 from aioelasticjob.operations import InstanceStatus, ItemStatus, JobStatus, ProcessStatus
 from aioelasticjob.operations.attention import missed_of
 from aioelasticjob.operations.observed_runs import new_missed
+from aioelasticjob.operations.queries import items_text
 from aioelasticjob.operations.status import STATES
 from aioelasticjob.registry.session import Session
 
@@ -52,6 +55,7 @@ Sort: TypeAlias = Annotated[Order | None, typer.Option("--sort", help="The order
 Wide: TypeAlias = Annotated[
     bool, typer.Option("--wide", help="Show every column in full, however narrow the terminal is.")
 ]
+AsTree: TypeAlias = Annotated[bool, typer.Option("--tree", help="Show which job follows which.")]
 Live: TypeAlias = Annotated[bool, typer.Option("--watch", "-w", help="Stay, and show every change.")]
 
 NEEDS_ATTENTION = 4
@@ -78,6 +82,7 @@ def jobs(
     attention: Attention = False,
     sort: Sort = None,
     wide: Wide = False,
+    tree: AsTree = False,
     watch: Live = False,
     as_json: AsJson = False,
 ) -> None:
@@ -85,12 +90,15 @@ def jobs(
 
     With --attention it lists those that need it, and the exit code is 4 if there are any.
     """
+    if tree and (attention or as_json):
+        raise InvalidSetting("tree", True, "cannot be combined with --attention or --json")
     listed = JobList(
         labels=[operations.label_in(one) for one in label or ()],
         states=state or (),
         order=sort or (Order.WORST if attention else Order.NAME),
         attention=attention,
         wide=wide,
+        tree=tree,
     )
 
     def as_values(found: tuple[JobStatus, ...]) -> list[dict[str, object]]:
@@ -180,6 +188,8 @@ def _list(listed: JobList, found: Sequence[JobStatus], now: float) -> Renderable
     chosen = listed.chosen(found, now)
     if listed.attention:
         return attention_table(chosen, wide=listed.wide)
+    if listed.tree:
+        return job_tree([one.status for one in chosen], partial(_line, now=now))
     return _table([one.status for one in chosen], now, wide=listed.wide)
 
 
@@ -203,6 +213,16 @@ def _table(found: Sequence[JobStatus], now: float, *, wide: bool) -> RenderableT
         )
     blocked = [Text(f"{status.name}: {line}", style="red") for status in found for line in _blocked(status)]
     return Group(table, *blocked) if blocked else table
+
+
+def _line(status: JobStatus, now: float) -> Text:
+    """Return a job as a line of the tree."""
+    line = Text(status.name, style="bold")
+    line.append(f"  {_schedule(status)}  ", style="not bold dim")
+    line.append(_state(status), style=f"not bold {STATE_STYLES.get(status.state, '')}")
+    for said in _problems_and_waiting(status, now):
+        line.append("  ").append_text(said)
+    return line
 
 
 def _blocked(status: JobStatus) -> list[str]:
@@ -257,9 +277,12 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
     if config.labels:
         lines.append(Text(f"labels {_labels(status)}"))
     if not status.foreign:
-        schedule = config.schedule
-        said = "on demand only" if schedule is None else f"{schedule.expression}  {schedule.describe()}"
-        lines.append(Text(said))
+        schedule = status.schedule
+        if schedule is not None:
+            said = f"{schedule.expression}  {schedule.describe()}"
+        else:
+            said = "no moments yet" if config.after else "on demand only"
+        lines += [Text(said), *_following(status, now)]
     if status.next_fire is not None:
         lines.append(Text("next fire ").append_text(_next(status, now)))
     elif missing := status.missing_calendars:
@@ -279,6 +302,27 @@ def _picture(status: JobStatus, now: float) -> RenderableType:
         if server.flags:
             lines.append(Text(f"server {server.ip} {server.host} is {' and '.join(server.flags)}", style="yellow"))
     return Group(*lines)
+
+
+def _following(status: JobStatus, now: float) -> list[Text]:
+    """Return lines that say which jobs a job follows, and for whose items it waits."""
+    if not status.config.after:
+        return []
+    outcome = "ended" if status.config.after_outcome == "any" else "completed"
+    first = Text(f"runs each moment once it has {outcome} in {', '.join(status.config.after)}")
+    return [first, *_problems_and_waiting(status, now)]
+
+
+def _problems_and_waiting(status: JobStatus, now: float) -> list[Text]:
+    """Return lines that say why a job cannot follow another one, and for whose items it waits."""
+    problems = [one for one in status.upstreams if one.problem]
+    lines = [Text(f"it cannot follow {one.job}: {one.problem}", style="red") for one in problems]
+    if status.waiting_moment is not None:
+        waits = [f"{items_text(one.waits_for)} of {one.job}" for one in status.upstreams if one.waits_for]
+        ago = duration_text(max(0.0, now - status.waiting_moment.timestamp()))
+        at = f"{time_text(status.waiting_moment)}, {ago} ago"
+        lines.append(Text(f"waits for {' and '.join(waits) or 'its upstreams'} to end the moment {at}", style="yellow"))
+    return lines
 
 
 def _unable(status: JobStatus) -> list[Text]:
@@ -437,6 +481,8 @@ def _schedule(status: JobStatus) -> str:
     config = status.config
     if status.foreign:
         return ""
+    if config.after:
+        return f"after {', '.join(config.after)}"
     if config.schedule is None:
         return "on demand"
     zone = f"  {config.time_zone}" if config.schedule.uses_zone and config.time_zone != "UTC" else ""

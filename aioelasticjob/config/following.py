@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.schedules import ScheduleSettings, schedule_of
+from aioelasticjob.schedules.calendars import Calendar
 
 
 def check_following(config: JobConfig, known: Mapping[str, JobConfig], now: int) -> None:
@@ -31,10 +32,17 @@ def check_following(config: JobConfig, known: Mapping[str, JobConfig], now: int)
         if not upstream.after and upstream.schedule is None:
             raise InvalidSetting("after", name, f"must be jobs with a schedule: {name} has none, so it has no moments")
     moments = followed_moments(config.job_name, jobs)
-    schedule = None if moments is None else schedule_of(moments)
-    if schedule is not None and schedule.settings.common_with and schedule.after(now) is None:
+    schedule = None if moments is None else schedule_of(moments, calendars=contents_of(jobs.values()))
+    if schedule is None or schedule.missing_calendars:  # only the registry has calendars
+        return
+    if schedule.settings.common_with and schedule.after(now) is None:
         expected = "must be jobs with common moments: these have none within a year"
         raise InvalidSetting("after", config.after, expected)
+
+
+def contents_of(jobs: Iterable[JobConfig]) -> dict[str, Calendar]:
+    """Return the contents of all calendars that jobs name, by their hashes, as far as they are known."""
+    return {hash: calendar for job in jobs for hash, calendar in job.contents.items()}
 
 
 def followed_moments(job: str, jobs: Mapping[str, JobConfig]) -> ScheduleSettings | None:

@@ -115,7 +115,8 @@ class JobConfig(BaseModel):
     after: Annotated[JobNames, SCHEDULE, Label("After these jobs")] = ()
     """In place of `cron`: the name of [a job that this one follows](../how-to/followers.md), or a list of some. Its
     moments are those of that job, or those that all of them have, and each is run once they have ended it. Needs
-    `monitor_execution`; not with `jitter`, `start_at` or `end_at`. At most 20."""
+    `monitor_execution`; not with `jitter`, `calendar`, `start_at` or `end_at`.
+    At most 20."""
     after_outcome: Annotated[Literal["completed", "any"], SCHEDULE, Label("After which outcome")] = "completed"
     """What a job that follows others waits for: `"completed"`: a moment that they have missed, or whose run has not
     completed, is missed here as well; `"any"`: it is run as soon as it has ended there."""
@@ -602,7 +603,7 @@ def _beside_after(config: JobConfig) -> Iterator[InvalidSetting]:
             yield InvalidSetting("after", name, "must be other jobs: a job cannot follow itself")
         elif not _NAME.fullmatch(name):
             yield InvalidSetting("after", name, "must be names of jobs: letters, digits, '_', '-' or '.'")
-    for name in ("cron", "every", "at", "start_at", "end_at", "jitter"):
+    for name in ("cron", "every", "at", "start_at", "end_at", "jitter", "calendar"):
         value = getattr(config, name)
         if value != JobConfig.model_fields[name].default:
             expected = f"there is after as well: a job that follows others has their moments, so leave {name} out"

@@ -11,7 +11,7 @@ of commands, and is given the answers.  Times are in milliseconds since the epoc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -29,6 +29,7 @@ from aioelasticjob.core.commands import (
     Steps,
     WriteAccounts,
 )
+from aioelasticjob.core.ends import BEGINS, MISSED, OFF, up_to, with_end
 from aioelasticjob.core.items import (
     Item,
     Lock,
@@ -42,7 +43,7 @@ from aioelasticjob.core.items import (
 )
 from aioelasticjob.core.pauses import Pause
 from aioelasticjob.core.reasons import Cause, Missed, Newest
-from aioelasticjob.core.records import begun, is_cut_off
+from aioelasticjob.core.records import begun, ended_by_others, is_cut_off
 from aioelasticjob.core.request_runs import ended_as
 from aioelasticjob.core.timeline import Passed, Timeline
 from aioelasticjob.core.view import JobView
@@ -52,6 +53,7 @@ from aioelasticjob.model import (
     SCHEDULED,
     Claim,
     ClockReading,
+    End,
     EndedItem,
     Fire,
     FireSource,
@@ -128,7 +130,7 @@ class JobState:
         self.held: frozenset[int] = NONE
         self.view = view
         """The newest view that this object was given."""
-        self.timeline = Timeline.of(view.schedules, self.clock.now)
+        self.timeline = Timeline.of(view.schedules, self.clock.now, view.upstreams)
         self.refusals: tuple[tuple[float, float], ...] = ()
         """How many seconds ago each span began and ended in which the registry refused what a run needs.
 
@@ -339,7 +341,8 @@ class JobState:
             missed = self._missed(number, item, fire.slot - 1, view) if is_scheduled else []
             accounted = fire.slot if is_scheduled else item.accounted
             owing, gone = self._promises(item, missed, view)
-            record = begun(item.record, fire, self._me, begins, next_fire, accounted, owing)
+            ends = self._ends(item.record, view, *_missed_ends(missed, begins))
+            record = begun(item.record, fire, self._me, begins, next_fire, accounted, owing, ends)
             wanted[number] = record
             if missed or gone:
                 promised[number] = Closing(record, tuple(missed), newest, given_up=gone)
@@ -469,7 +472,9 @@ class JobState:
         for number in items:
             item = self.items[number]
             missed = self._missed(number, item, newest - 1, view)
-            closings[number] = self._closing(item, item.record, newest, missed, view, refused)
+            ends = _missed_ends(missed, self.clock.now)
+            ends.append(End(newest, newest, MISSED, self.clock.now))
+            closings[number] = self._closing(item, item.record, newest, missed, view, refused, ends=ends)
         if (yield from self._write(view, closings)):
             self.refuse(why)
 
@@ -535,8 +540,11 @@ class JobState:
             self._off.clear()
         schedule = view.layout.schedule
         config = view.layout.config
-        if before is None or any(before.tree.get(path) is not view.tree.get(path) for path in (schedule, config)):
-            self.timeline = Timeline.of(view.schedules, self.clock.now)
+        has_changed = before is None or any(
+            before.tree.get(path) is not view.tree.get(path) for path in (schedule, config)
+        )
+        if has_changed or view.upstreams is not None:
+            self.timeline = Timeline.of(view.schedules, self.clock.now, view.upstreams)
         if before is not None and before.instances is not view.instances:
             gone = before.instances.keys() - view.instances.keys()
             self._seen_until |= dict.fromkeys(gone, self.clock.now)
@@ -677,8 +685,12 @@ class JobState:
                 if not view.config.failover:
                     closings[number] = self._end_lost(item, view)
             elif item.accounted > self.clock.now + MAX_FUTURE and not self.clock.unsteady:
-                closing = self._closing(item, record, self.timeline.has_come(self.clock.now), [], view)
+                now = self.timeline.has_come(self.clock.now)
+                closing = self._closing(item, replace(record, ends=up_to(record.ends, now)), now, [], view)
                 closings[number] = replace(closing, lowered_from=item.accounted)
+            elif view.is_followed and not record.ends and self._is_recorded:
+                begins = End(item.accounted, item.accounted, BEGINS, self.clock.now)
+                closings[number] = self._closing(item, record, item.accounted, [], view, ends=[begins])
             elif (excused := self._of_one_off(number, item, view)) is not None:
                 closings[number] = excused
             elif number in self._off:
@@ -698,7 +710,7 @@ class JobState:
         if view.switched_off_at(number, self._me, off.since) is not None:
             since = self.timeline.has_come(off.since)
             if not self.timeline.has_moment(item.accounted, since):
-                return None
+                return self._excuse_for_followers(number, item, off, view)
             missed = self._missed(number, item, since, view)
             return self._closing(item, item.record, since, missed, view)
         if self.timeline.has_moment(item.accounted, self.timeline.has_come(off.until)):
@@ -706,25 +718,61 @@ class JobState:
         del self._off[number]
         return None
 
+    def _excuse_for_followers(self, number: int, item: Item, off: Off, view: JobView) -> Closing | None:
+        """Return a record that excuses what has come so far: followers do not wait until the item is on again."""
+        has_come = self.timeline.has_come(off.until)
+        if view.is_followed and item.record.ends and self.timeline.has_moment(item.accounted, has_come):
+            return self._excuse(number, item, off, view)
+        return None
+
     def _excuse(self, number: int, item: Item, off: Off, view: JobView) -> Closing:
         """Return a record that excuses what came while this process saw an item switched off."""
-        missed = self._missed(number, item, self.timeline.has_come(off.since), view)
-        return self._closing(item, item.record, self.timeline.has_come(off.until), missed, view)
+        since = self.timeline.has_come(off.since)
+        until = self.timeline.has_come(off.until)
+        missed = self._missed(number, item, since, view)
+        ends = _missed_ends(missed, self.clock.now)
+        ends += [
+            End(passed.first, passed.last, OFF, self.clock.now)
+            for passed in self.timeline.passed(max(item.accounted, since), until)
+        ]
+        return self._closing(item, item.record, until, missed, view, ends=ends)
 
     def _end_lost(self, item: Item, view: JobView) -> Closing:
         """Return a record that ends a run which was cut off and is not rescued: its holder reports it once."""
-        record = replace(item.record, completed=True, outcome=Outcome.CANCELLED.value)
+        record = ended_by_others(item.record, Outcome.CANCELLED.value, item.record.completed_at)
         moment = item.record.moment
         lost = Owing(self._me, self.clock.now, moment, moment, 1, reasons.CUT_OFF, item.record.instance)
         return replace(self._closing(item, record, item.accounted, [], view, lost), lost=item.record)
 
     def _closing(
-        self, item: Item, record: Record, accounted: int, missed: Collection[Missed], view: JobView, *more: Owing
+        self,
+        item: Item,
+        record: Record,
+        accounted: int,
+        missed: Collection[Missed],
+        view: JobView,
+        *more: Owing,
+        ends: Sequence[End] | None = None,
     ) -> Closing:
-        """Return a record that accounts for moments, and promises their reports, those of the gone, and maybe more."""
+        """Return a record that accounts for moments, and promises their reports, those of the gone, and maybe more.
+
+        ``ends`` are what followers are told of these moments, by default that they were missed.
+        """
         owing, gone = self._promises(item, missed, view)
-        promising = replace(record, accounted=accounted, owing=(*owing, *more))
+        newer = _missed_ends(missed, self.clock.now) if ends is None else ends
+        told = self._ends(record, view, *newer)
+        promising = replace(record, accounted=accounted, owing=(*owing, *more), ends=told)
         return Closing(promising, tuple(missed), given_up=gone)
+
+    def _ends(self, record: Record, view: JobView, *newer: End) -> tuple[End, ...]:
+        """Return the ends of an item with newer ones; none if nobody follows the job.
+
+        They begin with the time up to which the item is accounted for.
+        """
+        if not view.is_followed:
+            return ()
+        begins = bool(newer) and newer[0].outcome == BEGINS
+        return with_end(record.ends, *newer) if record.ends or begins else ()
 
     def _promises(
         self, item: Item, missed: Collection[Missed], view: JobView
@@ -757,6 +805,7 @@ class JobState:
             (reasons.AWAY, clock.outages()),
             (reasons.REFUSED, clock.spans(self.refusals)),
         )
+        hindrances = [Cause(*one) for one in self.timeline.hindrances(self.timeline.newest)]
         causes = list[Cause]()
         for one in self.timeline.lacking:
             assert one.schedule is not None
@@ -777,7 +826,7 @@ class JobState:
         causes.append(Cause(0, view.assigned_at, reasons.UNSETTLED))
         if record.asked:  # the item was busy with that run, or already with the one before
             causes.append(Cause(0, record.completed_at, reasons.BUSY))
-        return [self._of_moments(one) for one in causes]
+        return hindrances + [self._of_moments(one) for one in causes]
 
     def _of_moments(self, cause: Cause) -> Cause:
         """Return a cause with the moments that have come in its time."""
@@ -789,10 +838,11 @@ class JobState:
         config = self.view.config
         if moment == item.open_moment:
             return Newest.RUN
-        if moment <= self._obstructed.get(number, 0) or self.timeline.lacks_calendar(moment):
+        moment_lacks = self.timeline.lacks_calendar(moment) or self.timeline.hindrance(moment)
+        if moment <= self._obstructed.get(number, 0) or moment_lacks:
             return Newest.MISSED
         if self.is_catch_up(moment):
-            is_recent = moment > self.clock.now - config.catch_up * 1000
+            is_recent = self.timeline.start_of(moment) > self.clock.now - config.catch_up * 1000
             return Newest.RUN if is_recent else Newest.MISSED
         record = item.record
         came = self.timeline.start_of(moment)
@@ -837,3 +887,8 @@ class JobState:
             self.reports.append(Report(tuple(sorted(items)), missed.passed, missed.why, newest=newest))
         lost = {number: closing.lost for number, closing in closings.items() if closing.lost is not None}
         self.report_lost(lost, reasons.CUT_OFF)
+
+
+def _missed_ends(missed: Iterable[Missed], now: int) -> list[End]:
+    """Return what followers are told of moments that an item has missed."""
+    return [End(one.passed.first, one.passed.last, MISSED, now) for one in missed]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar, assert_never
 
 from aioelasticjob.core import records
+from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.request_runs import request_of_run, settling
 from aioelasticjob.core.requests import Request
 from aioelasticjob.core.view import JobView
@@ -111,6 +112,10 @@ class NoteSchedule(WriteNodes):
     """Note which schedule is in force and since when."""
 
 
+class MarkFollowed(WriteNodes):
+    """Have the jobs that this one follows write how their items end."""
+
+
 class AcceptConfiguration(WriteNodes):
     """Note that an instance can use the configuration, which another one cannot; also who does not lead may do that."""
 
@@ -144,6 +149,7 @@ Effect = (
     | RestoreNodes
     | RefreshServer
     | NoteSchedule
+    | MarkFollowed
     | AcceptConfiguration
     | NoteUnusable
     | UpdateRequest
@@ -175,7 +181,7 @@ def to_transactions(effect: Effect, view: JobView, most: int | None = None) -> l
             return [_mark_orphan(view, effect)]
         case EndRun():
             return [_end_run(view, effect)]
-        case RemoveNodes(operations) | NoteSchedule(operations):
+        case RemoveNodes(operations) | NoteSchedule(operations) | MarkFollowed(operations):
             return [[*leading, *operations]]
         case (
             RestoreNodes(operations)
@@ -308,13 +314,24 @@ def _end_run(view: JobView, given: EndRun) -> Transaction:
     paths = view.layout.item(given.item)
     run = given.run
     assert run.version is not None  # it was read
-    record = replace(run.record, completed=True, completed_at=given.at, outcome=given.outcome)
-    settle = Set(paths.execution, records.encode(record), run.version)
+    record = records.ended_by_others(run.record, given.outcome, given.at)
+    settle = [
+        Set(paths.execution, records.encode(record), run.version),
+        *told_to_followers(view.layout, given.item, record),
+    ]
     was_handed_over = paths.orphan in view.tree and not view.obstructed(paths.orphan)
     unmark = [Delete(paths.orphan)] if was_handed_over else []  # rescuers ignore the mark of such a run
     fire = Fire(0, FireSource.FAILOVER, requested=request_of_run(view, given.item, run.record))
     noted = settling(view.layout, fire, {given.item: given.outcome})
-    return [*_leading(view), settle, *_absent(paths.running), *unmark, *noted]
+    return [*_leading(view), *settle, *_absent(paths.running), *unmark, *noted]
+
+
+def told_to_followers(layout: Layout, item: int, record: Record) -> list[Set]:
+    """Return the operation that tells followers how an item has ended its moments; none if nobody follows the job.
+
+    The node exists since the record has ends.
+    """
+    return [Set(layout.item(item).followed, records.encode_ends(record.ends).encode(), -1)] if record.ends else []
 
 
 def _absent(path: str) -> Transaction:

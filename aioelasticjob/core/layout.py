@@ -119,6 +119,11 @@ class ItemPaths:
         return f"/{self.job}/offset/{self.item}"
 
     @property
+    def followed(self) -> str:
+        """How the item has ended its newest moments, for jobs that follow this one."""
+        return f"/{self.job}/followed/{self.item}"
+
+    @property
     def orphan(self) -> str:
         """The mark of an item that waits for a rescuer."""
         return f"/{self.job}/leader/failover/items/{self.item}"
@@ -230,6 +235,20 @@ class Layout:
         return f"/{self.job}/leader/schedule/{hash}"
 
     @property
+    def followers(self) -> str:
+        """Parent of the marks of the jobs that follow this one."""
+        return f"/{self.job}/leader/followers"
+
+    def follower(self, follower: str) -> str:
+        """Mark: this job follows."""
+        return f"/{self.job}/leader/followers/{follower}"
+
+    @property
+    def followed(self) -> str:
+        """Parent of what followers are told of the items."""
+        return f"/{self.job}/followed"
+
+    @property
     def paused(self) -> str:
         """Flag: no claims at all."""
         return f"/{self.job}/leader/paused"
@@ -312,6 +331,11 @@ class Layout:
         """The roots that every instance mirrors, since they rarely change; execution and offset change often."""
         operators = (self.shutdowns, self.requests)
         return (self.config, self.servers, self.instances, *operators, self.leader, self.sharding)
+
+    @property
+    def seen_by_followers(self) -> tuple[str, ...]:
+        """The roots that the instances of followers mirror."""
+        return (self.config, self.schedule, self.followers, self.followed)
 
     @property
     def shallow(self) -> tuple[str, ...]:

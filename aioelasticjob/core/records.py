@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 from typing import NamedTuple
 
+from aioelasticjob.core.ends import with_end
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.encoding import unencodable_text
 from aioelasticjob.ground.nesting import read_json
-from aioelasticjob.model import ASKED, SCHEDULED, Fire, FireSource, Outcome, Owing, Record, VersionedRecord
+from aioelasticjob.model import ASKED, SCHEDULED, End, Fire, FireSource, Outcome, Owing, Record, VersionedRecord
 
 MAX_MILLISECONDS = 253_402_214_399_999
 """The last moment that every time zone can show: a day before the end of the year 9999, the last of ``datetime``."""
@@ -22,6 +25,7 @@ _KNOWN = frozenset(
     {
         *("slot", "source", "instance", "lastBeginTime", "lastCompleteTime", "nextFireTime"),
         *("completed", "outcome", "asked", "parameter", "request", "rescues", "accounted", "owing", "error"),
+        "ends",
     }
 )
 
@@ -35,11 +39,12 @@ def encode(record: Record) -> bytes:
     if record.owing:
         account += f',"owing":{json.dumps([_written(one) for one in record.owing])}'
     error = f',"error":{quoted(record.error)}' if record.error else ""
+    ends = f',"ends":{encode_ends(record.ends)}' if record.ends else ""
     return (
         f'{{"slot":{record.slot},"source":"{record.source}","instance":{quoted(record.instance)},'
         f'"lastBeginTime":{record.begun},"lastCompleteTime":{record.completed_at},"nextFireTime":{record.next_fire},'
         f'"completed":{"true" if record.completed else "false"},"outcome":{quoted(record.outcome)}{asked}{rescues}'
-        f"{account}{error}{record.unknown}}}"
+        f"{account}{error}{ends}{record.unknown}}}"
     ).encode()
 
 
@@ -68,6 +73,7 @@ def decode(data: bytes) -> Record | None:
             accounted=whole_number(fields.get("accounted", fields["slot"])),
             owing=tuple(map(_promised, fields.get("owing", ()))),
             error=str(fields.get("error", "")),
+            ends=_ends(fields.get("ends", [])),
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -101,6 +107,31 @@ def _promised(fields: object) -> Owing:
         why=str(fields["why"]),
         cut_off=str(fields.get("cutOff", "")),
     )
+
+
+def encode_ends(ends: Iterable[End]) -> str:
+    """Return a list of ends as JSON, which is also the data of ``followed/{item}``."""
+    return json.dumps([[one.first, one.last, one.outcome, one.at] for one in ends], separators=(",", ":"))
+
+
+@lru_cache(maxsize=4096)
+def decode_ends(data: bytes) -> tuple[End, ...]:
+    """Return the list in a node ``followed/{item}``; an empty one if somebody has written something else there."""
+    try:
+        return _ends(read_json(data))
+    except (TypeError, ValueError):
+        return ()
+
+
+def _ends(value: object) -> tuple[End, ...]:
+    """Return a list of ends from JSON; Type- or ValueError if it is none."""
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list of ends")
+    found = list[End]()
+    for entry in value:
+        first, last, outcome, at = entry
+        found.append(End(whole_number(first), whole_number(last), str(outcome), whole_number(at)))
+    return tuple(found)
 
 
 def too_large(parameter: bytes) -> InvalidSetting | None:
@@ -168,6 +199,7 @@ def begun(
     next_fire: int,
     accounted: int,
     owing: tuple[Owing, ...] = (),
+    ends: tuple[End, ...] = (),
 ) -> Record:
     """Return the record of a run that is claimed.  It keeps values of the last record that the next holder needs."""
     slot = last.slot
@@ -200,6 +232,7 @@ def begun(
         accounted=accounted,
         owing=owing,
         error=last.error,
+        ends=ends,
     )
 
 
@@ -229,13 +262,30 @@ def ended(seen: VersionedRecord, outcome: Outcome | None, now: int, error: str =
         accounted=last.accounted,
         owing=others_owing(last, last.instance),
         error=error if done else last.error,
+        ends=_with_outcome(last, outcome.value, now) if done else last.ends,
     )
     return VersionedRecord(record, seen.version, seen.zxid)
 
 
+def ended_by_others(run: Record, outcome: str, now: int) -> Record:
+    """Return the record of a run that was cut off, and that nobody runs again."""
+    return replace(run, completed=True, completed_at=now, outcome=outcome, ends=_with_outcome(run, outcome, now))
+
+
+def _with_outcome(run: Record, outcome: str, now: int) -> tuple[End, ...]:
+    """Return the ends of an item once a run has ended: only moments of the schedule count, and none that is left open.
+
+    A job that nobody follows keeps no ends.
+    """
+    if not run.ends or run.asked or run.slot > run.accounted:
+        return run.ends
+    return with_end(run.ends, End(run.slot, run.slot, outcome, now))
+
+
 def given_back(before: Record, claimed: Record) -> Record:
     """Return the record of an item whose claim is given back: its moment is owed again."""
-    return replace(before, accounted=claimed.slot - 1, owing=others_owing(claimed, claimed.instance))
+    owing = others_owing(claimed, claimed.instance)
+    return replace(before, accounted=claimed.slot - 1, owing=owing, ends=claimed.ends)
 
 
 def others_owing(record: Record, me: str) -> tuple[Owing, ...]:

@@ -20,6 +20,7 @@ from aioelasticjob.core.effects import (
     BecomeLeader,
     Effect,
     EndRun,
+    MarkFollowed,
     MarkOrphan,
     NoteSchedule,
     NoteUnusable,
@@ -34,8 +35,9 @@ from aioelasticjob.core.effects import (
     parts,
     unkept_contents,
 )
+from aioelasticjob.core.foreign import foreign
 from aioelasticjob.core.instances import UNUSABLE, unusable_note
-from aioelasticjob.core.layout import child
+from aioelasticjob.core.layout import Layout, child
 from aioelasticjob.core.request_runs import (
     begun_items,
     ended_as,
@@ -45,11 +47,13 @@ from aioelasticjob.core.request_runs import (
 )
 from aioelasticjob.core.requests import CANCELLED, EXPIRED, Cancellation, Request, changed
 from aioelasticjob.core.strategies import AssignmentInput, assignment_of
+from aioelasticjob.core.upstreams import next_notes, upstream_of
 from aioelasticjob.core.view import JobView
 from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.model import CUT_OFF, VersionedRecord
 from aioelasticjob.registry.transaction import Check, Create, Delete, Op, Set, put
 from aioelasticjob.registry.tree import Node
+from aioelasticjob.schedules import ScheduleSettings
 
 REFRESHES_PER_RETENTION = 4
 """How often in ``server_retention`` the node of a server in use is touched."""
@@ -88,6 +92,8 @@ class RuleInput:
     """
     is_steady: bool = True
     """Whether the registry's clock has shown for a while that the schedule's date lies far in the future."""
+    gone_followers: Sequence[str] = ()
+    """The jobs that have a mark as followers and are not there any more, as far as they were looked up."""
     host: str = ""
     """This instance's host name.  It is not read from the instance's node, because somebody may have edited that."""
 
@@ -131,7 +137,59 @@ def note_schedule(now: RuleInput) -> Iterator[NoteSchedule]:
         return
     is_far_ahead = now.is_steady and is_noted_far_ahead(view, now.time)
     if is_far_ahead or not view.schedules.is_noted or unkept_contents(view):
-        yield NoteSchedule(_note(view, config, now.time))
+        yield NoteSchedule((*_note(view, config, now.time), *_unmark(view)))
+
+
+def follow_upstreams(now: RuleInput) -> Iterator[MarkFollowed | NoteSchedule]:
+    """The leader marks the jobs that this one follows, and notes their schedules once their items tell how they end."""
+    view = now.view
+    config = view.tree.get(view.layout.config)
+    if not view.config.after or config is None or view.unusable is not None or not view.schedules.is_noted:
+        return
+    if marks := tuple(_missing_marks(view)):
+        yield MarkFollowed((Check(view.layout.config, config.stat.version), *marks))
+        return
+    upstreams = [upstream_of(view.tree, job, view.layout.job) for job in view.config.after]
+    if newer := next_notes(upstreams, view.schedules, round(now.time * 1000)):
+        unchanged = Check(view.layout.config, config.stat.version)
+        data = view.schedules.followed_by(newer, config.stat.mzxid)
+        noted = put(view.layout.schedule, data, view.tree.get(view.layout.schedule))
+        yield NoteSchedule((unchanged, noted, *_followed_contents(view, newer)))
+
+
+def remove_marks(now: RuleInput) -> Iterator[RemoveNodes]:
+    """The leader removes the marks of followers that somebody has removed, so that nobody writes for them any more."""
+    return _removal(now.view, [now.view.layout.follower(name) for name in now.gone_followers])
+
+
+def _followed_contents(view: JobView, notes: Iterable[Mapping[str, object]]) -> Iterator[Op]:
+    """Yield the operations that keep the contents of calendars which the schedules of followed jobs name."""
+    named = {hash for note in notes for hash in ScheduleSettings.of_json(note).all_contents}
+    for hash in sorted(named - view.contents.keys()):
+        kept = [view.tree.get(Layout(job).contents(hash)) for job in view.config.after]
+        data = next((node.data for node in kept if node is not None), None)
+        if data is not None:
+            path = view.layout.contents(hash)
+            yield put(path, data, view.tree.get(path))
+
+
+def _missing_marks(view: JobView) -> Iterator[Op]:
+    """Yield the operations that make what is missing of the marks of the followed jobs that are there."""
+    for job in view.config.after:
+        upstream = Layout(job)
+        if upstream.config not in view.tree or foreign(view.tree, upstream) is not None:
+            continue
+        for path in (upstream.followers, upstream.follower(view.layout.job), upstream.followed):
+            if path not in view.tree:
+                yield Create(path)
+
+
+def _unmark(view: JobView) -> Iterator[Op]:
+    """Yield the operations that remove the marks of jobs that are not followed any more."""
+    for job in set(view.schedules.follows).difference(view.config.after):
+        path = Layout(job).follower(view.layout.job)
+        if path in view.tree and not view.obstructed(path):
+            yield Delete(path)
 
 
 def is_noted_far_ahead(view: JobView, time: float) -> bool:
@@ -460,6 +518,8 @@ RULES: tuple[Rule, ...] = (restore_nodes, say_unusable, accept_configuration, el
 """The rules that every instance follows."""
 LEADER_RULES: tuple[Rule, ...] = (
     note_schedule,
+    follow_upstreams,
+    remove_marks,
     answer_cut_off_runs,
     unmark_orphans,
     assign_items,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,6 +27,10 @@ CONFIG = "config"
 """The key of the transaction that wrote the configuration whose schedule is noted."""
 
 
+AFTER = "after"
+"""The key of the jobs that a job follows, beside the schedule that it has from them."""
+MARKS = "marks"
+"""The key of the transactions that made the marks of these jobs."""
 FOREVER = records.MAX_MILLISECONDS
 """The end of the time in which the newest schedule is in force."""
 
@@ -43,6 +47,8 @@ class InForce:
     until: int
     recorded: bool
     """Whether runs were recorded while it was in force."""
+    follows: tuple[str, ...] = ()
+    """The jobs whose moments these are; none if they are the job's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,11 @@ class Schedules:
         return int(self.noted[-1]["since"]) if self.noted else 0
 
     @property
+    def follows(self) -> tuple[str, ...]:
+        """The jobs that are followed by the newest schedule that is noted."""
+        return tuple(self.noted[-1].get(AFTER, ())) if self.noted else ()
+
+    @property
     def periods(self) -> tuple[InForce, ...]:
         """The schedules since records were last switched on or off, oldest first, and last the one that is followed.
 
@@ -98,7 +109,7 @@ class Schedules:
             if found and found[-1].recorded is not recorded:
                 found.clear()
             schedule = _schedule(one, self.config.job_name, self.contents)
-            found.append(InForce(schedule, one["since"], until, recorded))
+            found.append(InForce(schedule, one["since"], until, recorded, tuple(one.get(AFTER, ()))))
         return tuple(found)
 
     def replaced_at(self, since: int, recorded: bool) -> int | None:
@@ -135,12 +146,26 @@ class Schedules:
         if self.is_noted:
             noted = {**self.noted[-1], "since": min(at, self.since)}
             former = self.noted[:-1]
-        return json.dumps({**noted, CONFIG: written, "former": former[-MAX_FORMER_SCHEDULES:]}).encode()
+        return _note([*former, noted], written)
+
+    def followed_by(self, newer: Sequence[Mapping[str, object]], written: int) -> bytes:
+        """Return the data of the note once newer schedules are noted, which have their times."""
+        return _note([*self.noted, *newer], written)
+
+
+def _note(noted: Sequence[Mapping[str, object]], written: int) -> bytes:
+    """Return the data of a note of these schedules, the newest last."""
+    *former, newest = noted
+    return json.dumps({**newest, CONFIG: written, "former": former[-MAX_FORMER_SCHEDULES:]}).encode()
 
 
 def scheduling(config: JobConfig) -> Mapping[str, object]:
-    """Return the settings that decide which moments there are, and whether their runs are recorded."""
-    return {**config.schedule_settings.as_json(), "monitorExecution": config.monitor_execution}
+    """Return the settings that decide which moments there are, and whether their runs are recorded.
+
+    The moments of a job that follows others are not in its settings: its leader notes them once the others answer.
+    """
+    found = {**config.schedule_settings.as_json(), "monitorExecution": config.monitor_execution}
+    return {**found, AFTER: list(config.after)} if config.after else found
 
 
 @lru_cache(maxsize=4096)
@@ -163,13 +188,17 @@ def _is_schedule(noted: object) -> bool:
         ScheduleSettings.of_json(noted)
     except (TypeError, ValueError):
         return False
+    after = noted.get(AFTER, [])
+    if not isinstance(after, list) or not all(isinstance(one, str) for one in after):
+        return False
     return type(since) is int and 0 <= since <= records.MAX_MILLISECONDS
 
 
 def _is_same(noted: Mapping[str, Any], config: JobConfig) -> bool:
     """Whether a schedule that was noted is the one of a configuration, with records switched on or off likewise."""
-    is_recorded = noted["monitorExecution"]
-    return ScheduleSettings.of_json(noted) == config.schedule_settings and is_recorded == config.monitor_execution
+    if noted["monitorExecution"] != config.monitor_execution or noted.get(AFTER, []) != list(config.after):
+        return False
+    return bool(config.after) or ScheduleSettings.of_json(noted) == config.schedule_settings
 
 
 def _schedule(noted: Mapping[str, Any], job: str, contents: Mapping[str, Calendar]) -> Schedule | None:

@@ -8,9 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aioelasticjob.core.records import MAX_MILLISECONDS
 from aioelasticjob.core.schedules import InForce, Schedules
+from aioelasticjob.core.upstreams import Upstreams
 from aioelasticjob.events import MOMENTS_COUNTED
 from aioelasticjob.schedules import Schedule
+
+AHEAD = 60_000
+"""How far ahead of this clock, in milliseconds, a moment may lie that other jobs have ended: theirs may be ahead."""
+NEVER = MAX_MILLISECONDS
+"""Stands for the time at which a moment comes if that is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +31,13 @@ class Passed:
 
 
 class Timeline:
-    """All moments of a job, and the present position among them."""
+    """All moments of a job, and the present position among them.
 
-    def __init__(self, periods: Sequence[InForce], now: int) -> None:
+    The moments of a job that follows others come when these have ended them.
+    """
+
+    def __init__(self, periods: Sequence[InForce], now: int, upstreams: Upstreams | None = None) -> None:
+        self._upstreams = upstreams
         self._periods = tuple(periods)
         """The schedules since records were last switched on or off, oldest first; the last one has no end."""
         self.newest = 0
@@ -36,7 +47,9 @@ class Timeline:
         self.upcoming: int | None = None
         """The next moment; None if there is none."""
         self.starts_at = 0
-        """When the next moment comes: then, or later if there is jitter."""
+        """When the next moment comes: then, or later if there is jitter; far in the future if that is not known."""
+        self._now = now
+        self._has_followed = any(one.follows for one in self._periods)
         self._is_delayed = any(one.schedule is not None and one.schedule.settings.jitter for one in self._periods)
         lacking = [one for one in self._periods if one.schedule is not None and one.schedule.missing_calendars]
         self.lacking: Sequence[InForce] = lacking
@@ -44,9 +57,9 @@ class Timeline:
         self._search(now)
 
     @classmethod
-    def of(cls, schedules: Schedules, now: int) -> Timeline:
+    def of(cls, schedules: Schedules, now: int, upstreams: Upstreams | None = None) -> Timeline:
         """Return the timeline of the schedules that the leader has noted."""
-        return cls(schedules.periods, now)
+        return cls(schedules.periods, now, upstreams)
 
     @property
     def begins(self) -> int:
@@ -76,6 +89,9 @@ class Timeline:
 
     def advance(self, now: int) -> None:
         """Move on to ``now``, or back to it if the time was set back."""
+        if self._upstreams is not None:
+            self._search(now)
+            return
         upcoming = self.upcoming
         if self.newest > now or (self._is_delayed and self.start_of(self.newest) > now):
             self._search(now)
@@ -88,6 +104,10 @@ class Timeline:
 
     def start_of(self, moment: int) -> int:
         """Return when a moment comes: then, or later if there is jitter, while its schedule is in force."""
+        if self._upstreams is not None:
+            if moment > self._upstreams.ended:
+                return NEVER
+            return min(self._upstreams.came(moment), self._now)  # the others' clocks may be ahead
         if self._is_delayed:
             for period in self._periods:
                 if period.schedule is not None and period.since < moment <= period.until:
@@ -99,8 +119,25 @@ class Timeline:
 
         Records and reports know moments only; whoever compares them with a time of a clock asks this first.
         """
+        if self._upstreams is not None:
+            return self._upstreams.has_come(time)
         newest = self.newest_until(time) if self._is_delayed else 0
         return newest - 1 if self.start_of(newest) > time else time
+
+    def hindrance(self, moment: int) -> str:
+        """Return why a moment that has come is not run: because of the jobs that were followed when it came."""
+        if not self._has_followed:
+            return ""
+        for period in self._periods:
+            if period.since < moment <= period.until and period.follows:
+                if period.follows != self._periods[-1].follows or self._upstreams is None:
+                    return "the schedule was changed, and nobody knows any more whether they have ended it"
+                return self._upstreams.hindrance(moment)
+        return ""
+
+    def hindrances(self, moment: int) -> list[tuple[int, int, str]]:
+        """Return first and last moments that the followed jobs have hindered, up to the newest one, and why."""
+        return [] if self._upstreams is None else list(self._upstreams.causes(moment))
 
     def following(self) -> int:
         """Return the moment after the upcoming one; 0 if there is none."""
@@ -136,7 +173,11 @@ class Timeline:
         return found
 
     def _search(self, now: int) -> None:
-        come = self.has_come(now)
+        self._now = now
+        if self._upstreams is None:
+            come = self.has_come(now)
+        else:  # not when the others' clocks say it: this clock may be a little behind, and nothing wakes the job later
+            come = min(self._upstreams.ended, now + AHEAD)
         self.newest = self.newest_until(come)
         self.previous = self.newest_until(self.newest - 1) if self.newest else 0
         self._set_upcoming(self._after(come))

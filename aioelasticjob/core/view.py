@@ -27,10 +27,12 @@ from aioelasticjob.core.pauses import Pause, pause_in
 from aioelasticjob.core.requests import Request
 from aioelasticjob.core.schedules import Schedules
 from aioelasticjob.core.strategies import in_order
+from aioelasticjob.core.upstreams import Upstreams, upstreams_of
 from aioelasticjob.errors import ForeignData, InvalidSetting
 from aioelasticjob.jobs.kinds import fits
-from aioelasticjob.model import NONE, Instance
+from aioelasticjob.model import NONE, Fire, Instance
 from aioelasticjob.registry.tree import Node, Tree
+from aioelasticjob.schedules import Schedule
 from aioelasticjob.schedules.calendars import Calendar, calendar_in
 
 _Derived: TypeAlias = tuple[ItemNodes, RequestNodes, Mapping[str, Instance]]
@@ -373,6 +375,38 @@ class JobView:
             if calendar is not None and calendar.hash == hash:  # otherwise somebody has edited them
                 found[hash] = calendar
         return found
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The job's schedule: of a job that follows others, the one that it has from them; None if it has none."""
+        if not self.config.after:
+            return self.config.schedule
+        return self.schedules.periods[-1].schedule if self.schedules.is_noted else None
+
+    @cached_property
+    def is_followed(self) -> bool:
+        """Whether other jobs follow this one, and are told how its items end."""
+        return bool(self.tree.children(self.layout.followers))
+
+    @cached_property
+    def upstreams(self) -> Upstreams | None:
+        """The jobs that this one follows, by the newest schedule that is noted; None if it follows none."""
+        takes_any = self.config.after_outcome == "any"
+        return upstreams_of(self.tree, self.schedules, self.layout.job, takes_any=takes_any)
+
+    def outcomes_upstream(self, fire: Fire) -> Mapping[str, Mapping[int, str]]:
+        """Return how each item of each followed job has ended the moment of a run; none if somebody asked for it."""
+        if self.upstreams is None or fire.requested is not None:
+            return {}
+        return self.upstreams.outcomes(fire.slot)
+
+    @cached_property
+    def followed_roots(self) -> tuple[str, ...]:
+        """The nodes of other jobs that the instances of this one mirror, because it follows them, or has until now."""
+        if not self.config.after and not self.schedules.follows:
+            return ()
+        jobs = dict.fromkeys((*self.config.after, *self.schedules.follows))
+        return tuple(root for job in jobs for root in Layout(job).seen_by_followers)
 
     @cached_property
     def _derived(self) -> _Derived:

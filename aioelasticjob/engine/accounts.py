@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from aioelasticjob.core import records
-from aioelasticjob.core.effects import halves, parts
+from aioelasticjob.core.effects import halves, parts, told_to_followers
 from aioelasticjob.core.request_runs import losing
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.claims import in_force
@@ -34,12 +34,14 @@ async def write_accounts(
         RegistryError: the registry refuses it.
     """
     written = dict[int, VersionedRecord]()
+    odd = set[str]()
     left = [list(part) for part in parts(sorted(wanted), RECORDS_PER_TRANSACTION)]
     while left:
         items = left.pop(0)
         entitled = in_force(member, view)
         before = {item: wanted[item][0].record for item in items}
-        operations = [*entitled, *_writing(member, items, wanted), *losing(view, before, member.id)]
+        told = _telling(member, items, wanted, odd)
+        operations = [*entitled, *_writing(member, items, wanted), *told, *losing(view, before, member.id)]
         try:
             committed = await write(member, operations, WHAT, has_parts=len(items) > 1)
         except NodeTooLarge:
@@ -49,6 +51,9 @@ async def write_accounts(
         except Conflict as conflict:
             if conflict.index < len(entitled):
                 return written or None
+            if conflict.path not in odd and any(conflict.path == one.path for one in told):
+                odd.add(conflict.path)
+                left.insert(0, items)
         else:
             for number, item in enumerate(items):
                 version = committed.versions[len(entitled) + number]
@@ -64,4 +69,24 @@ def _writing(member: Member, items: Sequence[int], wanted: Mapping[int, tuple[Ve
         path = member.layout.item(item).execution
         data = records.encode(record)
         operations.append(Create(path, data) if before.version is None else Set(path, data, before.version))
+    return operations
+
+
+def _telling(
+    member: Member, items: Sequence[int], wanted: Mapping[int, tuple[VersionedRecord, Record]], odd: Collection[str]
+) -> list[Op]:
+    """Return the operations that tell followers how items have ended their moments.
+
+    The first of them makes the item's node.  The ``odd`` nodes exist already, from an earlier time, or were removed by
+    hand.
+    """
+    operations = list[Op]()
+    for item in items:
+        before, record = wanted[item]
+        for told in told_to_followers(member.layout, item, record):
+            is_new = not before.record.ends
+            if is_new is not (told.path in odd):
+                operations.append(Create(told.path, told.data))
+            else:
+                operations.append(told)
     return operations

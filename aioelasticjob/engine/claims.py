@@ -177,7 +177,8 @@ class Claims:
         self, command: ClaimItems, written: Mapping[int, VersionedRecord], *, is_recorded: bool = True
     ) -> Claim:
         before = {item: command.before[item].record for item in written}
-        return Claim(command.fire, self._member.id, self._member.incarnation, written, before, is_recorded)
+        upstream = command.view.outcomes_upstream(command.fire)
+        return Claim(command.fire, self._member.id, self._member.incarnation, written, before, is_recorded, upstream)
 
     def _send(
         self,

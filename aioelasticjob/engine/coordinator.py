@@ -31,7 +31,7 @@ from aioelasticjob.core.effects import (
     to_transactions,
 )
 from aioelasticjob.core.foreign import foreign
-from aioelasticjob.core.layout import ItemPaths
+from aioelasticjob.core.layout import ItemPaths, Layout
 from aioelasticjob.core.request_runs import losing
 from aioelasticjob.core.rules import RuleInput, decide, is_noted_far_ahead
 from aioelasticjob.core.view import JobView, follow
@@ -217,10 +217,13 @@ class Coordinator:
             pacing.lingering = not runners <= view.instances.keys()  # no mirrored node will show the end of such a run
             if cut_off or pacing.lingering:  # until they have been rescued
                 pacing.look_again()
+        gone = await _gone_followers(member, view) if due.tick else ()
         member.refusals.accepted(READ_PURPOSE)
         removal = [removed for removed, _ in unwanted.values()]
         is_steady = self._is_steady(view)
-        rule_input = RuleInput(view, member.id, due.quiet, due.tick, time, removal, cut_off, is_steady, member.host)
+        rule_input = RuleInput(
+            view, member.id, due.quiet, due.tick, time, removal, cut_off, is_steady, gone, host=member.host
+        )
         return await self._write(rule_input, decide(rule_input), unwanted)
 
     async def _write(
@@ -394,6 +397,13 @@ def _say_written(member: Member, view: JobView, effect: Effect, job: Coordinated
             log_strategy_failure(member, view.config.sharding_strategy, why)
         case EndRun() | UpdateRequest():
             job.conclude(effect)
+
+
+async def _gone_followers(member: Member, view: JobView) -> Sequence[str]:
+    """Return the jobs that have a mark as followers of this one, and are not there any more."""
+    names = view.tree.children(view.layout.followers)
+    nodes = await member.session.get_many([Layout(name).config for name in names]) if names else ()
+    return [name for name, node in zip(names, nodes, strict=True) if node is None]
 
 
 async def _transactions(

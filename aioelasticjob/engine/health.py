@@ -79,7 +79,7 @@ class JobHealth:
         ``declared`` is the configuration that this process declares; ``skew`` is by how many seconds this host's clock
         is ahead of the registry's, None if that is not known.
         """
-        schedule = view.config.schedule
+        schedule = view.schedule
         held = [item for item, holder in view.assignment.items() if holder == instance]
         return cls(
             view.config.job_name,

@@ -250,6 +250,7 @@ class Life:
         job_scheduler = JobScheduler(self._job, member, views, shared, self.tasks, history.past, self.stopping)
         coordinator = Coordinator(member, trees, shared.common, views, job_scheduler.run_counts, shared.clock, self)
         self._coordinating = Activity(self.tasks, coordinator)
+        self._follower.follow_besides(view.followed_roots)
         if history.again:
             self.tasks.start_soon(job_scheduler.releases.release_left)
         self.job_scheduler = job_scheduler
@@ -269,6 +270,7 @@ class Life:
     def view_changed(self) -> None:
         """Have the job's scheduler and its monitor port follow the newest view."""
         if self.job_scheduler is not None:
+            self._follower.follow_besides(self.job_scheduler.views.value.followed_roots)
             self.job_scheduler.reconsider()
             self._follow_port(self.job_scheduler.views)
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeAlias
 
 from aioelasticjob.core import records
-from aioelasticjob.core.effects import MAX_OPERATIONS, halves, parts
+from aioelasticjob.core.effects import MAX_OPERATIONS, halves, parts, told_to_followers
 from aioelasticjob.core.items import Lock
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.request_runs import settling
@@ -50,7 +50,9 @@ class Settlement:
     transaction: SentTransaction | None = None
     """The transaction of the first part; None if its items are to be read first."""
     gone: frozenset[str] = frozenset()
-    """The nodes of requests that somebody has removed."""
+    """The nodes of requests that somebody has removed, and what else the registry has refused for good."""
+    remade: frozenset[str] = frozenset()
+    """The nodes for followers that somebody has removed: they are made again."""
     written: dict[int, VersionedRecord] = field(default_factory=dict)
     """The records that were written."""
 
@@ -294,7 +296,7 @@ class Settlements:
         """Send the transaction of the first part."""
         layout = self._member.layout
         ended = settlement.parts[0]
-        operations = self._operations(settlement.fire, ended, settlement.unfinished, settlement.gone)
+        operations = self._operations(settlement.fire, ended, settlement.unfinished, settlement.gone, settlement.remade)
         for item in settlement.handed_over.intersection(ended):
             seen = ended[item]
             mark = records.encode_mark(seen.record, seen.zxid)
@@ -303,9 +305,17 @@ class Settlements:
         return settlement.transaction
 
     def _operations(
-        self, fire: Fire | None, ended: Ended, unfinished: frozenset[int] = NONE, gone: frozenset[str] = frozenset()
+        self,
+        fire: Fire | None,
+        ended: Ended,
+        unfinished: frozenset[int] = NONE,
+        gone: frozenset[str] = NONE,
+        remade: frozenset[str] = NONE,
     ) -> list[Op]:
-        """Return the operations that write records, remove the locks of their items, and note the ends of requests."""
+        """Return the operations that write records, remove the locks of their items, and note the ends of requests.
+
+        Followers are told how items have ended.
+        """
         layout = self._member.layout
         operations = list[Op]()
         for item, seen in ended.items():
@@ -315,6 +325,12 @@ class Settlements:
             operations.append(Set(paths.execution, record, seen.version))
             operations.append(Delete(paths.running))
         rescuing = self._locks.rescuing
+        for item, seen in ended.items():
+            for told in told_to_followers(layout, item, seen.record):
+                if told.path in remade:
+                    operations.append(Create(told.path, told.data))
+                elif told.path not in gone:
+                    operations.append(told)
         operations += [Delete(layout.item(item).failover) for item in ended if item in rescuing]
         if fire is not None and fire.requested is not None:
             outcomes = dict[int, str]()
@@ -341,7 +357,7 @@ def ended_record(
 
 
 def _leave_out_refused(layout: Layout, settlement: Settlement, conflict: Conflict) -> None:
-    """Leave out what the registry has refused: an orphan's mark that exists, or a request's node that is gone.
+    """Leave out what the registry has refused: an orphan's mark that exists, or another node that is gone.
 
     If no mark can be made, this part is written without any.  The leader makes the missing ones later.
     """
@@ -349,4 +365,9 @@ def _leave_out_refused(layout: Layout, settlement: Settlement, conflict: Conflic
     refused = {item for item in marked if layout.item(item).orphan == conflict.path}
     if refused:
         settlement.handed_over -= refused if conflict.reason == "exists" else marked
+    was_told = {layout.item(item).followed for item in settlement.parts[0]}
+    if conflict.path in was_told - settlement.remade:
+        settlement.remade |= {conflict.path}
+        return
+    settlement.remade -= {conflict.path}
     settlement.gone |= {conflict.path}  # the path of any other node changes nothing

@@ -205,6 +205,7 @@ def item_context(
         claim.items[item].zxid,
         zone=_zone(config.time_zone),
         model=parameter,
+        upstream=claim.upstream,
     )
 
 
@@ -226,6 +227,7 @@ def instance_context(
         claim.fences,
         zone=_zone(config.time_zone),
         model=parameter,
+        upstream=claim.upstream,
     )
 
 

@@ -86,6 +86,12 @@ class Context(ABC):
     """Which attempt of the run this is, counted from 1; a rescue begins at 1 again."""
     model: type[BaseModel] | None = field(default=None, repr=False, kw_only=True)
     """The model of the job parameter, of a created job whose handler has one."""
+    upstream: Mapping[str, Mapping[int, str]] = field(default_factory=dict, repr=False, kw_only=True)
+    """How each item of each job that this one follows has ended this moment, such as ``completed`` or ``failed``.
+
+    The outcome is empty if the moment was not the item's.  The mapping is empty if the job follows none, or if somebody
+    has asked for this run.
+    """
 
     @property
     @abstractmethod

@@ -37,7 +37,7 @@ class CommonSettings(TypedDict, total=False):
     after: Sequence[str] | str
     """In place of `cron`: the name of a job that this one follows, or a list of some. Its moments are those of that
     job, or those that all of them have, and each is run once they have ended it. Needs `monitor_execution`; not with
-    `jitter`, `start_at` or `end_at`. At most 20."""
+    `jitter`, `calendar`, `start_at` or `end_at`. At most 20."""
     after_outcome: Literal["completed", "any"]
     """What a job that follows others waits for: `"completed"`: a moment that they have missed, or whose run has not
     completed, is missed here as well; `"any"`: it is run as soon as it has ended there."""

@@ -26,6 +26,7 @@ SEVERITY: Final = (
     "refused",
     "never fires",
     "calendar missing",
+    "cannot follow",
     "clock differs",
     "writes refused",
     "blocked",
@@ -142,6 +143,7 @@ def _found(status: JobStatus, now: float, seen: Seen) -> Iterable[Reason]:
         return ()
     return (
         *_not_run(status, now),
+        *_cannot_follow(status),
         *_writes_refused(status.instances),
         *_unusable(status.instances),
         *_clock_differs(able_instances(status)),
@@ -219,6 +221,14 @@ def _calendar_ends(status: JobStatus, now: float) -> Iterator[Reason]:
             values = {"calendar": name, "last": calendar.last}
             sentence = "the calendar {calendar} has no date after {last}"
             yield Reason("calendar ends", sentence, values, details={name: None})
+
+
+def _cannot_follow(status: JobStatus) -> Iterator[Reason]:
+    """Yield a reason for each job that is followed, and from which nothing comes."""
+    for one in status.upstreams:
+        if one.problem:
+            values = {"job": one.job, "problem": one.problem}
+            yield Reason("cannot follow", "it cannot follow {job}: {problem}", values, details={one.job: None})
 
 
 def _writes_refused(instances: Sequence[InstanceStatus]) -> Iterator[Reason]:
@@ -340,7 +350,7 @@ def _running_at_next_fire(status: JobStatus, begun: Mapping[int, float], now: fl
     The list of jobs is renewed at each moment, so that is seen without a timer.
     """
     config = status.config
-    newest = None if config.schedule is None else config.schedule.newest_come(moment(now))
+    newest = None if status.schedule is None else status.schedule.newest_come(moment(now))
     if newest is None:
         return {}
     latest = now - max(LONG_RUN, config.timeout or 0.0)

@@ -156,7 +156,7 @@ async def _request(
 
 
 def _schedule(view: JobView) -> Span:
-    schedule = view.config.schedule
+    schedule = view.schedule
     if schedule is None:
         raise InvalidSetting("cron", None, f"{view.layout.job} has no schedule, so it has no moments to run again")
     if missing := schedule.missing_calendars:
@@ -189,6 +189,6 @@ def _plan(view: JobView, wanted: Request) -> BackfillPlan:
 
 
 def _near(view: JobView, instant: datetime) -> str:
-    schedule = view.config.schedule
+    schedule = view.schedule
     near = () if schedule is None else (schedule.previous_before(instant), schedule.next_after(instant))
     return f"near it are {listed(one.isoformat() for one in near if one is not None)}"

@@ -33,11 +33,11 @@ def lateness(job: JobStatus, now: float) -> Lateness | None:
 
     Moments that were excused, because the job or the item was switched off, are accounted for in the item's record.
     """
-    if job.state == "switched off" or job.config.schedule is None:
+    if job.state == "switched off" or job.schedule is None:
         return None
     resting = {one.item for one in job.resting}
     for within, missing in _limits(job):
-        due = job.config.schedule.newest_come(moment(now - within))
+        due = job.schedule.newest_come(moment(now - within))
         if due is None:
             continue
         at = due.timestamp()
@@ -52,7 +52,7 @@ def lateness(job: JobStatus, now: float) -> Lateness | None:
 
 def late_at(job: JobStatus, now: float) -> float | None:
     """Return when a moment of a job may become late next, in seconds since the epoch."""
-    schedule = job.config.schedule
+    schedule = job.schedule
     if schedule is None:
         return None
     found = list[float]()

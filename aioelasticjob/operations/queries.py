@@ -14,6 +14,7 @@ from aioelasticjob.core.requests import is_id
 from aioelasticjob.core.view import JobView, read
 from aioelasticjob.engine.dump import render
 from aioelasticjob.errors import ForeignData, InvalidSetting
+from aioelasticjob.operations.following import with_upstreams
 from aioelasticjob.operations.status import JobStatus, status_of
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.tree import UNREAD_NODE, Node, Tree
@@ -40,7 +41,9 @@ async def job(session: Session, name: str, *, now: float) -> JobStatus:
             if status is None or not _seems_cut_off(status):
                 break
         if status is not None:
-            return status if status.config.handler is None else status.knowing(await handlers(session))
+            upstreams = await _statuses(session, status.config.after, now)
+            whole = with_upstreams(status, upstreams, now)
+            return whole if status.config.handler is None else whole.knowing(await handlers(session))
     raise await no_such(session, name)
 
 
@@ -51,10 +54,17 @@ async def jobs(session: Session, *, now: float) -> tuple[JobStatus, ...]:
         RegistryError: the registry could not be read.
     """
     await session.sync()
-    layouts = [Layout(name) for name in await names(session)]
+    found = await _statuses(session, await names(session), now)
+    there = await handlers(session)
+    return tuple(with_upstreams(status, found, now).knowing(there) for status in found.values())
+
+
+async def _statuses(session: Session, wanted: Sequence[str], now: float) -> dict[str, JobStatus]:
+    """Return the statuses of those of some jobs that are there, by name, without what their upstreams are to them."""
+    layouts = [Layout(name) for name in wanted]
     found = dict[str, JobStatus]()
     doubtful = layouts
-    for _ in range(READINGS):
+    for _ in range(READINGS if layouts else 0):
         trees = await forest(session, doubtful)
         common = await session.subtree(COMMON)
         statuses = [status_of(tree, layout, now, common) for layout, tree in zip(doubtful, trees, strict=True)]
@@ -62,8 +72,7 @@ async def jobs(session: Session, *, now: float) -> tuple[JobStatus, ...]:
         doubtful = [layout for layout in doubtful if layout.job in found and _seems_cut_off(found[layout.job])]
         if not doubtful:
             break
-    there = await handlers(session)
-    return tuple(found[layout.job].knowing(there) for layout in layouts if layout.job in found)
+    return found
 
 
 def _seems_cut_off(status: JobStatus) -> bool:

@@ -10,6 +10,7 @@ from aioelasticjob.core.layout import SWITCHES, HandlerPaths, Layout, server_swi
 from aioelasticjob.core.view import JobView
 from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.ground.plural import counted
+from aioelasticjob.operations.following import marks_of
 from aioelasticjob.operations.queries import can_be_a_job, listed, no_such
 from aioelasticjob.operations.results import (
     ChangedMeanwhile,
@@ -93,6 +94,7 @@ async def _remove(session: Session, job: str, force: bool, by: str) -> Operation
         groups.append([*last, index])
     else:
         groups = [[one] for one in deletions]
+    groups[:0] = [[Delete(mark)] for mark in await marks_of(session, tree, layout)]
     summary = f"{job}: removed, {counted(len(deletions), 'node')} in all"
     if there and (first := noted_for_all(tree, by, [Delete(layout.config)])):
         groups.insert(0, first)

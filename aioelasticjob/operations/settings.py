@@ -35,6 +35,7 @@ from aioelasticjob.operations.repair import readable_settings, repaired
 from aioelasticjob.operations.results import ChangedMeanwhile, OperationResult, commit, noted
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Op, Set
+from aioelasticjob.schedules import Schedule
 
 FIRES_SHOWN = 5
 """Moments of the new schedule that a preview shows."""
@@ -63,6 +64,8 @@ class Preview:
     """The items that would move: from which instance to which."""
     warnings: tuple[str, ...]
     """Consequences that an operator may not expect, one sentence each."""
+    schedule: Schedule | None = None
+    """The schedule after the change: of a job that follows others, the one that it has from them."""
 
 
 async def preview(session: Session, job: str, settings: Mapping[str, object], *, now: float | None = None) -> Preview:
@@ -76,9 +79,10 @@ async def preview(session: Session, job: str, settings: Mapping[str, object], *,
     """
     view = await view_of(session, job, busy=True)
     config = _changed(view, settings)
-    await _see_upstreams(session, view, config)
+    followed = await check_upstreams(session, config) if _follows_others(view, config) else view.schedule
+    schedule = followed if config.after else config.schedule
     after = replace(view, config=config)
-    fires = () if config.schedule is None else config.schedule.times_after(moment(_now(now)), FIRES_SHOWN)
+    fires = () if schedule is None else schedule.times_after(moment(_now(now)), FIRES_SHOWN)
     assignment = wanted_assignment(after) if after.eligible else view.assignment
     moves = {
         item: (view.assignment.get(item), assignment.get(item))
@@ -88,7 +92,7 @@ async def preview(session: Session, job: str, settings: Mapping[str, object], *,
     differences = _differences(readable_settings(view), config)
     asked = open_requests(await requests_view(session, job))
     warnings = (*_warnings(view, after, differences, moves, fires=bool(fires)), *_about_requests(asked, after.config))
-    return Preview(config, _version(view), differences, tuple(fires), moves, warnings)
+    return Preview(config, _version(view), differences, tuple(fires), moves, warnings, schedule)
 
 
 async def configure(
@@ -116,7 +120,8 @@ async def configure(
         return await commit(session, (), f"{job}: is configured so already")
     if "sharding_total_count" in differences:
         see_no_backfill(view)
-    await _see_upstreams(session, view, config)
+    if _follows_others(view, config):
+        await check_upstreams(session, config)
     said = "; ".join(f"{name}: {shown(before)} → {shown(after)}" for name, (before, after) in differences.items())
     change: list[Op] = [Set(view.layout.config, config.to_json(), present)]
     if config.handler is not None:
@@ -124,10 +129,9 @@ async def configure(
     return await commit(session, [*noted(view.layout, view.tree, by, change), *change], f"{job}: {said}")
 
 
-async def _see_upstreams(session: Session, view: JobView, config: JobConfig) -> None:
-    """Check the jobs that the job is to follow, if that is changed."""
-    if view.fault is not None or config.after != view.config.after:
-        await check_upstreams(session, config)
+def _follows_others(view: JobView, config: JobConfig) -> bool:
+    """Whether a change lets a job follow others than before."""
+    return bool(config.after) and (view.fault is not None or config.after != view.config.after)
 
 
 async def _told(session: Session, config: JobConfig, *, parameter_changes: bool) -> list[Op]:
@@ -235,7 +239,7 @@ def _warnings(
         yield "it is paused, or its servers are: nothing runs until that changes"
     if config.schedule is not None and (missing := config.schedule.missing_calendars):
         yield f"there is no calendar {listed(missing)}: the job runs nothing until there is"
-    if config.schedule is not None and not fires:
+    if (config.schedule is not None or config.after) and not fires:
         yield "the schedule never fires again"
     if config.schedule is None and not config.after and differences.keys() & {"cron", "every", "at", "after"}:
         yield "without a schedule it runs only when it is triggered"

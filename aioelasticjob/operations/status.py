@@ -24,6 +24,7 @@ from aioelasticjob.ground.times import moment
 from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.model import Instance, Outcome, Record, ZoneRules
 from aioelasticjob.registry.tree import Node, Tree
+from aioelasticjob.schedules import Schedule
 
 STATES: Final = (
     "running",
@@ -190,6 +191,17 @@ class ServerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class UpstreamStatus:
+    """A job that another one follows."""
+
+    job: str
+    problem: str = ""
+    """Why nothing comes from it; empty if all is well."""
+    waits_for: tuple[int, ...] = ()
+    """Its items that have yet to end the moment for which the follower waits."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """One job, whole."""
 
@@ -222,6 +234,17 @@ class JobStatus:
     """When its configuration was written last, in seconds since the epoch."""
     lacks_handler: bool = False
     """Whether nobody is there because no process has the handler that the job was created for."""
+    followed_schedule: Schedule | None = None
+    """The schedule that the job has from those that it follows; None if it follows none, or does not yet."""
+    upstreams: tuple[UpstreamStatus, ...] = ()
+    """The jobs that it follows."""
+    waiting_moment: datetime | None = None
+    """The oldest moment that has passed, and that the jobs which it follows have yet to end; None if there is none."""
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The job's schedule; None if it has none."""
+        return self.followed_schedule if self.config.after else self.config.schedule
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -315,8 +338,8 @@ class JobStatus:
             return hindrance
         if self.running:
             return "running"
-        if self.config.schedule is not None and self.next_fire is None:
-            return "never fires" if self.config.schedule.never_fires else "finished"
+        if self.schedule is not None and self.next_fire is None:
+            return "never fires" if self.schedule.never_fires else "finished"
         if not self.settled:
             return "assigning"
         return "partly off" if self.resting else "waiting"
@@ -339,7 +362,7 @@ class JobStatus:
         """Return the status at ``now``, seconds since the epoch: its next scheduled moment, and the latest counts."""
         pause = None if self.pause is None or self.pause.is_over(now) else self.pause
         then = replace(self, pause=pause, servers=tuple(server.at(now) for server in self.servers))
-        schedule = None if then._hindrance is not None else self.config.schedule
+        schedule = None if then._hindrance is not None else self.schedule
         next_fire = None if schedule is None else schedule.next_to_come(moment(now))
         return replace(then, next_fire=next_fire)
 
@@ -403,6 +426,7 @@ def status_of(tree: Tree, layout: Layout, now: float, common: Tree | None = None
         left_at=None if left is None else moment(left),
         scheduled_since=max(view.schedules.since / 1000, view.schedules.made_at),
         configured_at=node.stat.mtime,
+        followed_schedule=view.schedule if view.config.after else None,
     ).at(now)
 
 

@@ -18,6 +18,7 @@ from aioelasticjob.clock import Clock, SystemClock
 from aioelasticjob.core.layout import ALERTS, COMMON, HANDLERS, PROCESSES, Layout
 from aioelasticjob.errors import Suspended
 from aioelasticjob.ground.latest import Latest
+from aioelasticjob.operations.following import with_upstreams
 from aioelasticjob.operations.queries import can_be_a_job, forest, handlers, names, no_such, shown
 from aioelasticjob.operations.status import JobStatus, status_of
 from aioelasticjob.registry.session import Session, beside
@@ -33,7 +34,7 @@ MAX_GATHERING: Final = 1.0
 """They are gathered for at most so many seconds: the last read may have taken long because the registry was away."""
 MAX_WAIT: Final = 60.0
 """After so many seconds the clock is read again, since it may have been set."""
-UNSHOWN: Final = frozenset(("systemTime", "guarantee"))
+UNSHOWN: Final = frozenset(("systemTime", "guarantee", "followed"))
 """Children of a job that no status shows."""
 
 
@@ -91,7 +92,8 @@ async def watch_all(
     states: Latest[tuple[JobStatus, ...] | None] = Latest(None)
 
     def show(found: dict[str, JobStatus]) -> None:
-        states.set(tuple(found[name] for name in sorted(found)))
+        now = (clock or SystemClock()).now()
+        states.set(tuple(with_upstreams(found[name], found, now) for name in sorted(found)))
 
     follower = _StatusReader(session, clock, show)
     with session.watching(("/",), follower):

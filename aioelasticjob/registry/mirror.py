@@ -72,7 +72,8 @@ class Follower:
         expected: Collection[str] = (),
     ) -> None:
         deep = [root for root in dict.fromkeys(roots) if root not in shallow]
-        self._roots = _outside(deep, deep)
+        self._first_roots = _outside(deep, deep)
+        self._roots = self._first_roots
         self._shallow = _outside(dict.fromkeys(shallow), deep)
         self._below_shallow = tuple(map(prefix_below, self._shallow))
         self.trees = Latest(Tree())
@@ -89,6 +90,19 @@ class Follower:
         watched = dict.fromkeys(self._roots, False) | dict.fromkeys((*self._shallow, *expected), True)
         # before the first read, or changes between the two would be lost
         session.watch(watched, self)
+
+    def follow_besides(self, roots: Collection[str]) -> None:
+        """Follow these roots, which are outside of all others, besides those that were given first."""
+        wanted = (*self._first_roots, *dict.fromkeys(roots))
+        if wanted == self._roots:
+            return
+        gone = [root for root in self._roots if root not in wanted]
+        new = [root for root in wanted if root not in self._roots]
+        self._session.unwatch(gone, self)
+        self._session.watch(dict.fromkeys(new, False), self)
+        self._roots = wanted
+        self._stale = True
+        self._news()
 
     def close(self) -> None:
         """Watch no more."""

@@ -170,7 +170,7 @@ class Schedule:
     def uses_zone(self) -> bool:
         """Whether the moments depend on the rules of the time zone."""
         if self.settings.common_with:
-            return any(one.uses_zone for one in self._parts)
+            return any(one.uses_zone for one in self.parts)
         typed = (*self.settings.at, self.settings.start_at, self.settings.end_at)
         return bool(self.crons or self.settings.calendar) or any(one is not None and _is_local(one) for one in typed)
 
@@ -179,7 +179,7 @@ class Schedule:
         """The schedule as short text: its cron expressions, its interval, or its moments."""
         settings = self.settings
         if settings.common_with:
-            return " and ".join(one.expression for one in self._parts)
+            return " and ".join(one.expression for one in self.parts)
         if settings.cron is not None:
             return settings.cron
         if settings.every is not None:
@@ -189,7 +189,7 @@ class Schedule:
     def describe(self) -> str:
         """Return the schedule as an English sentence."""
         if self.settings.common_with:
-            return f"The moments that all of these have: {'; '.join(one.describe() for one in self._parts)}"
+            return f"The moments that all of these have: {'; '.join(one.describe() for one in self.parts)}"
         if self.crons:
             said = [one.describe().removesuffix(f", {one.time_zone}") for one in self.crons]
             sentence = f"{'; '.join(said)}, {self.settings.time_zone}"
@@ -209,10 +209,12 @@ class Schedule:
         return sentence
 
     @property
-    def _parts(self) -> list[Schedule]:
+    def parts(self) -> list[Schedule]:
         """The schedules whose common moments these are."""
         several = (replace(self.settings, common_with=()), *self.settings.common_with)
-        return [one for one in map(schedule_of, several) if one is not None]
+        known = {one.hash: one for one in self.calendars}
+        found = [schedule_of(one, calendars=known) for one in several]
+        return [one for one in found if one is not None]
 
     def _times(self, after: datetime) -> Iterator[datetime]:
         while (found := self.next_after(after)) is not None:

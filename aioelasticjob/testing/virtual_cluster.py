@@ -197,7 +197,7 @@ class VirtualCluster:
         is no such job.
         """
         status = await self.status(job)
-        schedule = status.config.schedule
+        schedule = status.schedule
         due = None
         if schedule is not None:
             due = schedule.next_to_come(self.now)

@@ -18,6 +18,7 @@ from aioelasticjob.core.effects import (
     BecomeLeader,
     Effect,
     EndRun,
+    MarkFollowed,
     MarkOrphan,
     NoteSchedule,
     NoteUnusable,
@@ -60,6 +61,7 @@ of_leaders: dict[type, st.SearchStrategy[Effect]] = {
     MarkOrphan: st.builds(MarkOrphan, items, runs),
     EndRun: st.builds(EndRun, items, runs, st.just(2), st.just(GIVEN_UP)),
     NoteSchedule: st.just(NoteSchedule((Create(LAYOUT.schedule),))),
+    MarkFollowed: st.just(MarkFollowed((Create(LAYOUT.followers),))),
     RemoveNodes: st.lists(st.builds(Delete, paths, versions), min_size=1).map(tuple).map(RemoveNodes),
     UpdateRequest: st.builds(
         UpdateRequest,

@@ -72,7 +72,8 @@ def tidied(here: World, view: JobView) -> list[str]:
     named = view.schedules.named_contents.union(view.config.contents)
     surplus += [hash for hash in view.tree.children(LAYOUT.schedule) if hash not in named]
     missing += [hash for hash in view.config.contents if hash not in view.contents]
-    return [*unwanted, *waiting, *requests, *missing, *surplus]
+    marks = [f"mark of {name}" for name in now.gone_followers]
+    return [*unwanted, *waiting, *requests, *missing, *surplus, *marks]
 
 
 @given(script=operations)

@@ -61,6 +61,7 @@ def _spelt() -> set[str]:
         "name": "{id}",
         "item": "{item}",
         "hash": "{hash}",
+        "follower": "{follower}",
     }
     for name, member in vars(Layout).items():
         if isinstance(member, property):

@@ -100,6 +100,8 @@ class Plan:
     """Whether jobs have schedules of every kind, and operators replace one kind by another, and edit a calendar."""
     at_run_time: bool = False
     """Whether programs leave jobs, and add them again, while they run."""
+    chains: bool = False
+    """Whether jobs follow each other."""
 
 
 class Registry:

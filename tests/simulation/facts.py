@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -311,12 +311,40 @@ class Facts:
         return self.by_job[name]
 
 
+@dataclass(frozen=True, slots=True)
+class ItemEnd:
+    """How an item has ended a moment, and when that was written."""
+
+    at: float
+    outcome: str
+    """The outcome of the moment's run; empty if there was none."""
+
+
 @dataclass(frozen=True)
 class JobFacts:
     """What a history says about one job."""
 
     facts: Facts
     name: str
+    _ends: dict[tuple[int, int], ItemEnd | None] = field(default_factory=dict)
+
+    def end_of(self, item: int, slot: int) -> ItemEnd | None:
+        """Return how an item has ended a moment, by its record; None if it has not."""
+        if (item, slot) not in self._ends:
+            found = None
+            for at, record in self.records_of(item):
+                if record.accounted >= slot and (record.slot != slot or record.completed):
+                    found = ItemEnd(at, record.outcome if record.slot == slot else "")
+                    break
+            self._ends[item, slot] = found
+        return self._ends[item, slot]
+
+    def records_of(self, item: int) -> Iterator[tuple[float, Record]]:
+        """Yield the records of an item, and when each was written."""
+        for at, data in self.facts.nodes.changes(f"/{self.name}/execution/{item}"):
+            record = decode_record(data) if data else None
+            if record is not None:
+                yield at, record
 
     @cached_property
     def eras(self) -> tuple[Era, ...]:

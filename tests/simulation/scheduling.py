@@ -20,6 +20,7 @@ from aioelasticjob.core.layout import CALENDARS, calendar_path
 from aioelasticjob.core.rules import RuleInput
 from aioelasticjob.core.schedules import InForce
 from aioelasticjob.core.timeline import Timeline
+from aioelasticjob.core.upstreams import Upstreams
 from aioelasticjob.errors import Conflict
 from aioelasticjob.ground.times import moment
 from aioelasticjob.registry.session import Session
@@ -196,7 +197,7 @@ def _following(changed: Callable[[ScheduleSettings, int], ScheduleSettings]) -> 
     """Let each instance follow schedules whose settings were changed."""
     original = Timeline.__init__
 
-    def init(self: Timeline, periods: Sequence[InForce], now: int) -> None:
+    def init(self: Timeline, periods: Sequence[InForce], now: int, upstreams: Upstreams | None = None) -> None:
         def wrong(one: InForce) -> InForce:
             if one.schedule is None or not now:  # judges make timelines, too
                 return one
@@ -204,6 +205,6 @@ def _following(changed: Callable[[ScheduleSettings, int], ScheduleSettings]) -> 
             contents = {calendar.hash: calendar for calendar in one.schedule.calendars}
             return replace(one, schedule=schedule_of(settings, one.schedule.job, contents))
 
-        original(self, [wrong(one) for one in periods], now)
+        original(self, [wrong(one) for one in periods], now, upstreams)
 
     return mock.patch.object(Timeline, "__init__", init)

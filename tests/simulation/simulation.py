@@ -27,6 +27,8 @@ from aioelasticjob.core import effects
 from aioelasticjob.testing.loop import START, run
 from tests.simulation import asking, scheduling, streaming
 from tests.simulation import hostile as surroundings
+from tests.simulation.chains import KINDS as CHAIN_KINDS
+from tests.simulation.chains import chained
 from tests.simulation.chaos import AT_RUN_TIME, KINDS, WILD, mend, rage
 from tests.simulation.cluster import Cluster, JobPlan, Plan
 from tests.simulation.facts import Violation
@@ -77,6 +79,7 @@ def replay(plan: Plan) -> str:
     failover += " --schedules" if plan.schedules else ""
     failover += " --at-run-time" if plan.at_run_time else ""
     failover += " --independent" if any(("independent_items", True) in job.settings for job in plan.jobs) else ""
+    failover += " --chains" if plan.chains else ""
     return f"python -m tests.simulation --seeds {plan.seed}{minutes}{kinds}{failover} --trace"
 
 
@@ -94,6 +97,7 @@ def plan(
     schedules: bool = False,
     at_run_time: bool = False,
     independent: bool = False,
+    chains: bool = False,
 ) -> Plan:
     """Return what a seed decides on; ``kinds`` are the only faults wanted, all if empty.
 
@@ -104,6 +108,7 @@ def plan(
     jobs have schedules of every kind, and operators edit and remove a calendar.  With ``at_run_time`` programs leave
     jobs, and add them again, while they run.
     With ``independent`` the items of a job do not wait for each other, and some run much longer than others.
+    With ``chains`` jobs follow each other, and nobody changes their settings.
     """
     dice = Random(f"plan {seed}")
     hosts = dice.randint(3, 7)
@@ -128,8 +133,11 @@ def plan(
         jobs, requests = tuple(map(streaming.streaming, jobs)), True
     if schedules:
         jobs = scheduling.of_every_kind(seed, jobs)
+    if chains:
+        jobs = chained(seed, jobs)
+        kinds = kinds or CHAIN_KINDS
     at_run_time = at_run_time or any(kind in AT_RUN_TIME for kind in kinds)
-    switches = (wild, hostile, requests, streams, schedules, at_run_time)
+    switches = (wild, hostile, requests, streams, schedules, at_run_time, chains)
     return Plan(seed, skews, jobs, timeout, 60 * minutes, 12.0, transaction, kinds, *switches)
 
 
@@ -304,6 +312,7 @@ def _plans(given: argparse.Namespace) -> Iterator[Plan]:
     wanted |= {"hostile": given.hostile, "retries": given.retries, "requests": given.requests}
     wanted |= {"streams": given.streams, "schedules": given.schedules, "at_run_time": given.at_run_time}
     wanted["independent"] = given.independent
+    wanted |= {"chains": given.chains}
     return (plan(seed, **wanted) for seed in seeds)
 
 
@@ -331,6 +340,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--at-run-time", action="store_true", help="let programs leave jobs, and add them again")
     either.add_argument("--independent", action="store_true", help="let the items of jobs not wait for each other")
+    parser.add_argument("--chains", action="store_true", help="let jobs follow each other, under faults of processes")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")
     parser.add_argument("--trace", action="store_true", help="print the whole history")
     return parser

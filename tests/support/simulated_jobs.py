@@ -74,8 +74,8 @@ class SimulatedJobs:
     async def flag(self, path: str) -> None:
         await self.write(Create(path))
 
-    async def record(self, item: int) -> Record:
-        record = decode((await self.observer.get(LAYOUT.item(item).execution)).data)
+    async def record(self, item: int, job: Layout = LAYOUT) -> Record:
+        record = decode((await self.observer.get(job.item(item).execution)).data)
         assert record is not None
         return record
 

@@ -34,6 +34,8 @@ def schedule_sentence(schedule: Schedule, translate: Language) -> str:
     if translate.code != "zh":
         return schedule.describe()
     settings = schedule.settings
+    if settings.common_with:
+        return f"以下计划共有的时刻：{'；'.join(schedule_sentence(one, translate) for one in schedule.parts)}"
     if schedule.crons:
         said = "；".join(_sentence(one.fields) for one in schedule.crons)
         text = f"{said}（{settings.time_zone}）"

@@ -349,7 +349,7 @@ def _span(request: PageRequest, status: JobStatus, now: float) -> str:
     wanted = request.http.query_params.get("span", "")
     if wanted in SPANS:
         return wanted
-    schedule = status.config.schedule
+    schedule = status.schedule
     fires = [] if schedule is None else schedule.times_after(moment(now), 2)
     if len(fires) < 2:
         return "24h"

@@ -84,9 +84,9 @@ def next_change(jobs: Iterable[JobStatus], now: float) -> float:
 
 def _nobody_there(job: JobStatus, now: float) -> Iterator[Condition]:
     """A job that is paused, or has no moment to come, misses nothing."""
-    if job.config.schedule is None or job.paused or job.state not in NOBODY:
+    if job.schedule is None or job.paused or job.state not in NOBODY:
         return
-    following = job.config.schedule.next_to_come(moment(now))
+    following = job.schedule.next_to_come(moment(now))
     if following is not None:
         why = f"no process has the handler {job.config.handler}" if job.lacks_handler else NOBODY[job.state]
         text = f"{why}: its runs are missed, the next one at {time_text(following)}"

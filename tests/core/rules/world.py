@@ -11,18 +11,21 @@ from hypothesis import strategies as st
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core import records
 from aioelasticjob.core.effects import to_transactions
+from aioelasticjob.core.ends import BEGINS
 from aioelasticjob.core.instances import address_of
 from aioelasticjob.core.layout import CALENDARS, Layout, calendar_path
 from aioelasticjob.core.requests import Request, encode
 from aioelasticjob.core.rules import RuleInput, decide, wanted_assignment
+from aioelasticjob.core.schedules import scheduling
 from aioelasticjob.core.view import JobView, read
-from aioelasticjob.errors import Conflict
-from aioelasticjob.model import FireSource, Record, VersionedRecord
+from aioelasticjob.errors import Conflict, InvalidSetting
+from aioelasticjob.model import End, FireSource, Record, VersionedRecord
 from aioelasticjob.registry.transaction import Create, Delete, Op, Set, put
 from tests.simulation.bare.registry import BareRegistry
 
 LAYOUT = Layout("job")
-
+UPSTREAM = Layout("extract")
+"""A job that the job may follow; nobody runs it."""
 
 LACKED, LACKING = "Asia/Tokyo", ("10.0.0.2", "10.0.0.5")
 """A time zone, and the servers that lack it."""
@@ -66,7 +69,10 @@ class World:
                 if decoded is not None and not decoded.completed:
                     cut_off[item] = VersionedRecord(decoded, record.stat.version, record.stat.mzxid)
         idle = [] if self.running() else unwanted
-        return RuleInput(self.seen_by(name, view), name, True, tick, self.registry.now, idle, cut_off)
+        marks = self.registry.tree().children(LAYOUT.followers)
+        gone = [follower for follower in marks if Layout(follower).config not in nodes]
+        seen = self.seen_by(name, view)
+        return RuleInput(seen, name, True, tick, self.registry.now, idle, cut_off, gone_followers=gone)
 
     def seen_by(self, name: str, view: JobView | None = None) -> JobView:
         """Return the view of an instance: on some hosts a time zone is lacking."""
@@ -130,6 +136,9 @@ WHATS = (
         "hands on",
         "tear",
         "begin",
+        "follow",
+        "upstream",
+        "follower",
     ),
     *(
         "calendar",
@@ -187,6 +196,8 @@ def happen(here: World, what: str, number: int, old: JobView) -> None:
             here.registry.commit([Set(LAYOUT.item(number).instance, b"nobody", -1)])
         case "wait":
             here.registry.now += number * WEEK / 6
+        case "upstream":
+            change_upstream(here, number)
         case _:
             by_hand(here, what, number, name)
 
@@ -203,6 +214,7 @@ def by_hand(here: World, what: str, number: int, name: str) -> None:
         "failover": {"failover": number % 3 > 0, "monitor_execution": True},
         "monitor": {"failover": False, "monitor_execution": number % 3 == 0},
         "calendar": {"calendar": "closed"},
+        "follow": {"after": (UPSTREAM.job,) if number % 3 else (), "cron": None},
     }
     record = Set(paths.execution, begun, -1) if paths.execution in registry.nodes else Create(paths.execution, begun)
     transactions = {
@@ -214,10 +226,12 @@ def by_hand(here: World, what: str, number: int, name: str) -> None:
         "ask": [Create(LAYOUT.shutdown(name))],
         "request": _requesting(here, number),
         "depose": [Delete(LAYOUT.host)],
+        "follower": [Create(LAYOUT.followers), Create(LAYOUT.follower("gone"))],
     }
     if what in changes:
-        transactions[what] = [Set(LAYOUT.config, config.changed(**changes[what]).to_json(), -1)]
-    if what == "calendar":
+        with suppress(InvalidSetting):  # only a job with records follows others
+            transactions[what] = [Set(LAYOUT.config, config.changed(**changes[what]).to_json(), -1)]
+    if what == "calendar" and what in transactions:
         transactions[what] += _closing_a_day(here, number)
     if what not in ("begin", "rescue") or LAYOUT.instance(name) in registry.nodes:
         with suppress(Conflict):
@@ -232,6 +246,25 @@ def _closing_a_day(here: World, number: int) -> list[Op]:
         return [Delete(path)]
     parents = [] if CALENDARS in nodes else [Create(CALENDARS)]
     return [*parents, put(path, f"2026-12-{number:02}".encode(), nodes.get(path))]
+
+
+def change_upstream(here: World, number: int) -> None:
+    """Make the upstream, give it another schedule, or remove it; its items tell how they end, if they are to."""
+    registry = here.registry
+    if number % 4 == 0:
+        below = registry.tree().below(UPSTREAM.root)
+        registry.commit([Delete(path) for path in sorted(below, key=lambda path: -path.count("/"))])
+        return
+    if UPSTREAM.config not in registry.nodes:
+        registry.commit([Create(path) for path in (UPSTREAM.root, UPSTREAM.leader)])
+        registry.commit([Create(UPSTREAM.config), Create(UPSTREAM.schedule)])
+    config = JobConfig.build(job_name=UPSTREAM.job, every=number, sharding_total_count=1 + number % 3)
+    noted = json.dumps({**scheduling(config), "since": round(registry.now * 1000)}).encode()
+    registry.commit([Set(UPSTREAM.config, config.to_json(), -1), Set(UPSTREAM.schedule, noted, -1)])
+    for item in range(config.sharding_total_count if UPSTREAM.followed in registry.nodes else 0):
+        path = UPSTREAM.item(item).followed
+        ends = records.encode_ends([End(1, 1, BEGINS, 1)]).encode()
+        registry.commit([Set(path, ends, -1) if path in registry.nodes else Create(path, ends)])
 
 
 def _requesting(here: World, number: int) -> list[Op]:

@@ -21,6 +21,7 @@ from tests.simulation.judges import (
     checkpoints,
     conduct,
     excuses,
+    followers,
     leases,
     listening,
     orphans,
@@ -220,6 +221,7 @@ RULES: tuple[Rule, ...] = (
     *requests.RULES,
     *retries.RULES,
     *restraint.RULES,
+    *followers.RULES,
     converged,
 )
 

@@ -9,7 +9,7 @@ from aioelasticjob.core.layout import calendar_path
 from aioelasticjob.model import SCHEDULED, Outcome
 from aioelasticjob.schedules.calendars import calendar_in
 from tests.simulation.facts import REGISTRY, Facts, JobFacts, Violation
-from tests.simulation.judges import excuses
+from tests.simulation.judges import excuses, followers
 from tests.simulation.judges.eras import Era
 from tests.simulation.judges.requests import request_of
 from tests.simulation.switches import closing
@@ -42,14 +42,18 @@ def on_time(facts: Facts) -> Iterator[Violation]:
                 if era.schedule is not None and era.schedule.missing_calendars:
                     continue  # nothing is run then
                 for slot in era.moments:
-                    if max(start, era.start) + FUZZ <= slot / 1000 < min(end, era.end) - FUZZ:
-                        yield from _punctual(job, era, slot)
+                    came = followers.came(job, slot)
+                    if came is None or followers.is_hindered(job, slot):
+                        continue
+                    first, last = min(came, slot / 1000), max(came, slot / 1000)
+                    if max(start, era.start) + FUZZ <= first and last < min(end, era.end) - FUZZ:
+                        yield from _punctual(job, era, slot, came)
 
 
-def _punctual(job: JobFacts, era: Era, slot: int) -> Iterator[Violation]:
+def _punctual(job: JobFacts, era: Era, slot: int, came: float) -> Iterator[Violation]:
     moment = slot / 1000
     assert era.schedule is not None
-    start = era.schedule.starts(slot) / 1000
+    start = max(came, era.schedule.starts(slot) / 1000)
     for item in range(era.config.sharding_total_count):
         if _disabled(job, item, moment) or _rests(job, item, moment) or excuses.refuses_by_clock(job, item, slot):
             continue
@@ -67,6 +71,8 @@ def _punctual(job: JobFacts, era: Era, slot: int) -> Iterator[Violation]:
         # a clock a second astray is not followed, but the registry's, as it was when it was heard of last
         late = [runs[0].at - start, runs[0].at + known - start] if abs(runs[0].skew) > 0.9 else []
         late += [runs[0].at + runs[0].skew - start] if apart < 1.1 else []
+        if era.config.after:  # it came when others had ended it, whatever clocks show
+            late = [runs[0].at - came]
         if not any(-EARLY <= seconds <= LATE for seconds in late):
             yield Violation("on time", runs[0].at, f"{job.name}/{item} {slot} is {late[0]:.3f} s late in peace")
 
@@ -93,6 +99,9 @@ def nothing_lost(facts: Facts) -> Iterator[Violation]:
         job, failed = facts.job(name), excuses.failed_unheard(facts.job(name))
         for era in job.followed:
             for slot in era.moments:
+                came = followers.came(job, slot)
+                if came is None or came >= facts.end - LAST:
+                    continue
                 if era.start + ASTRAY < slot / 1000 < min(era.end - ASTRAY, facts.end - LAST):
                     for item in range(era.config.sharding_total_count):
                         known = (item, slot) in job.begun or (item, slot) in job.reports
@@ -110,15 +119,16 @@ def catches_up_only_if_asked(facts: Facts) -> Iterator[Violation]:
         for one in (run.begun for run in facts.runs if run.begun.job == name and run.begun.source in SCHEDULED):
             since = max((start for start, _ in job.manned if start <= one.at), default=one.at)
             asked = any(config.catch_up for config in job.configs(facts.knows_since(one.host, one.at), one.at))
-            came = (at for at in excuses.clocks(facts).late(one.slot / 1000) if at <= one.at + EARLY)
-            if max([one.slot / 1000, *came]) < since - ASTRAY and not asked:
+            moment = followers.came(job, one.slot) or 0.0
+            came = (at for at in excuses.clocks(facts).late(moment) if at <= one.at + EARLY)
+            if max([moment, *came]) < since - ASTRAY and not asked:
                 text = f"{name}/{one.item} {one.slot} is run, and nobody was up before {since:.3f}"
                 yield Violation("unwanted catch-up", one.at, text)
 
 
 def _lost(job: JobFacts, item: int, slot: int) -> Iterator[Violation]:
     """Yield a moment without a word, unless it was nobody's to run, or who had to say so has not come back yet."""
-    moment, facts, sharding = slot / 1000, job.facts, f"/{job.name}/sharding/{item}"
+    moment, facts, sharding = followers.came(job, slot) or 0.0, job.facts, f"/{job.name}/sharding/{item}"
     runs = facts.runs_of.get((job.name, item), ())
     later = (run.begun for run in runs if run.begun.slot > slot and run.begun.at >= moment - ASTRAY)  # by a right clock
     following = min((begun.at for begun in later if begun.source in SCHEDULED), default=inf)
