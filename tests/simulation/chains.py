@@ -52,12 +52,12 @@ def follow_the_fastest_item() -> AbstractContextManager[object]:
     return mock.patch.object(Upstream, "ended", property(ended))
 
 
-def follow_one_upstream() -> AbstractContextManager[object]:
-    """Wait for the first of several upstreams only."""
+def follow_the_last_upstream() -> AbstractContextManager[object]:
+    """Wait for the last of several upstreams only."""
     original = Upstreams.__init__
 
     def init(self: Upstreams, found: Sequence[Upstream], since: int, *, takes_any: bool, agrees: bool) -> None:
-        original(self, found[:1], since, takes_any=takes_any, agrees=agrees)
+        original(self, found[-1:], since, takes_any=takes_any, agrees=agrees)
 
     return mock.patch.object(Upstreams, "__init__", init)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from aioelasticjob import Retry
-from tests.simulation import defects, misaccounting, omissions, scheduling
+from tests.simulation import chains, defects, misaccounting, omissions, scheduling
 from tests.simulation.bare import simulation as bare_simulation
 from tests.simulation.cluster import Plan
 from tests.simulation.defects import Defect
@@ -79,6 +79,7 @@ class Planted:
     requests: bool = False
     streams: bool = False
     schedules: bool = False
+    chains: bool = False
     independent: bool = False
     seeds: int = 1
     """How many seeds it took when it was measured last."""
@@ -88,7 +89,7 @@ class Planted:
         kinds = tuple(filter(None, self.kinds.split(",")))
         asked = {"failover": self.failover, "wild": self.wild, "requests": self.requests}
         asked |= {"streams": self.streams, "schedules": self.schedules}
-        asked["independent"] = self.independent
+        asked |= {"independent": self.independent, "chains": self.chains}
         wanted = self.tweak(plan(seed, kinds=kinds, **asked))
         if sound:
             return live(wanted)
@@ -188,6 +189,14 @@ PLANTED = (
     Planted(scheduling.run_without_the_calendar, "noted schedules", "leave", schedules=True),
     Planted(scheduling.missing_calendar_unreported, "nothing lost", "leave", schedules=True),
     Planted(scheduling.edits_unnoticed, "calendars are followed", "leave", schedules=True),
+    Planted(chains.follow_the_fastest_item, "after its upstream", "", failover=True, chains=True),
+    Planted(chains.follow_the_last_upstream, "after its upstream", "", failover=True, chains=True),
+    Planted(chains.run_at_its_time, "after its upstream", "", failover=True, chains=True),
+    Planted(chains.take_any_outcome, "only what has completed", "", failover=True, chains=True),
+    Planted(chains.tell_only_of_runs, "only what has completed", "", failover=True, chains=True),
+    Planted(chains.tell_of_no_run, "nothing lost", "", failover=True, chains=True),
+    Planted(chains.tell_that_all_completed, "only what has completed", "", failover=True, chains=True),
+    Planted(chains.forget_missed_moments_upstream, "only what has completed", "", failover=True, chains=True),
     Planted(omissions.always_catch_up, "unwanted catch-up", "leave,crash", lonely, seeds=16),
 )
 
