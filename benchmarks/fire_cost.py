@@ -27,12 +27,14 @@ def measure(*, quick: bool) -> Iterator[Figure]:
         for items in (10,) if quick else (1, 10, 100):
             yield from _requests(server, items, seconds)
         yield from _events(server, seconds)
+        yield from _beside_a_slow_item(server, seconds)
     for items in (10,) if quick else (1, 10, 100):
         yield from _processor_time(items, seconds, quick=quick)
 
 
 def _requests(server: Server, items: int, seconds: int) -> Iterator[Figure]:
-    traffic, packets, fires = asyncio.run(_count(server, items, 1, seconds))
+    traffic, packets, ran = asyncio.run(_count(server, items, 1, seconds))
+    fires = _fires(ran)
     case = f"1 job × {items} items"
     yield Figure(NAME, case, "write transactions per fire", traffic.writes / fires, "", "2")
     yield Figure(NAME, case, "reads per fire", traffic.reads / fires, "", "0")
@@ -41,9 +43,25 @@ def _requests(server: Server, items: int, seconds: int) -> Iterator[Figure]:
 
 def _events(server: Server, seconds: int) -> Iterator[Figure]:
     instances = 3
-    traffic, _, fires = asyncio.run(_count(server, 12, instances, seconds))
-    per = traffic.events * instances / fires / instances
+    traffic, _, ran = asyncio.run(_count(server, 12, instances, seconds))
+    per = traffic.events * instances / _fires(ran) / instances
     yield Figure(NAME, f"1 job × 12 items, {instances} instances", "watch events per instance per fire", per, "", "0")
+
+
+def _beside_a_slow_item(server: Server, seconds: int) -> Iterator[Figure]:
+    """Yield what a moment costs if one of four independent items outlasts it, and what the other three miss."""
+    fast = 3
+    traffic, _, ran = asyncio.run(_count(server, fast + 1, 1, seconds, slow=4.5))
+    case = f"1 job × {fast + 1} independent items, one takes 4.5 s"
+    writes = traffic.writes / _fires(ran)
+    yield Figure(NAME, case, "write transactions per moment", writes, "", "≤ 3")
+    missed = max(0, fast * seconds - len(ran))
+    yield Figure(NAME, case, "moments missed by the other items", missed, "", "0")
+
+
+def _fires(ran: set[tuple[str, int, int]]) -> int:
+    """Return how many fires the instances had in all; 1 if there was none."""
+    return max(1, len({(instance, slot) for instance, slot, _ in ran}))
 
 
 def _processor_time(items: int, seconds: int, *, quick: bool) -> Iterator[Figure]:
@@ -59,22 +77,31 @@ def _processor_time(items: int, seconds: int, *, quick: bool) -> Iterator[Figure
     yield Figure(NAME, case, "ZooKeeper's processor time per fire", server_time, "ms", java=JAVA_SERVER.get(items, ""))
 
 
-async def _count(server: Server, items: int, instances: int, seconds: int) -> tuple[Traffic, int, int]:
-    """Return the frames and packets of ``seconds`` fires of one job, and how many fires the instances had in all."""
-    fired: set[tuple[str, int]] = set()
+async def _count(
+    server: Server, items: int, instances: int, seconds: int, slow: float = 0.0
+) -> tuple[Traffic, int, set[tuple[str, int, int]]]:
+    """Return the frames and packets of ``seconds`` fires of one job, and what ran: instance, moment and item.
+
+    With ``slow`` the items are independent; the last one takes so many seconds, and does not count.
+    """
+    ran: set[tuple[str, int, int]] = set()
 
     async def handler(context: ItemContext) -> None:
-        fired.add((context.instance, context.fire.slot))
+        if slow and context.item == items - 1:
+            await asyncio.sleep(slow)
+        else:
+            ran.add((context.instance, context.fire.slot, context.item))
 
     async with counted(HOST, server.port) as traffic, AsyncExitStack() as stack:
         for _ in range(instances):
             app = ElasticJob(f"zk://{HOST}:{traffic.port}/cost-{items}-{instances}")
-            app.add(handler, name="job", cron="* * * * * ?", sharding_total_count=items)
+            independent = slow > 0
+            app.add(handler, name="job", cron="* * * * * ?", sharding_total_count=items, independent_items=independent)
             await stack.enter_async_context(app.running())
-        while len({instance for instance, _ in fired}) < instances:
+        while len({instance for instance, *_ in ran}) < instances:
             await asyncio.sleep(0.05)
         await asyncio.sleep(1.5 - time.time() % 1)  # between two moments, when nothing is under way
         before, packets = traffic.copy(), server.packets()
-        fired.clear()
+        ran.clear()
         await asyncio.sleep(seconds)
-        return traffic.since(before), server.packets() - packets, max(1, len(fired))
+        return traffic.since(before), server.packets() - packets, ran
