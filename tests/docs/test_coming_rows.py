@@ -440,7 +440,7 @@ def fields_of_the_context(here: str) -> None:
         "item": contexts()[0].item,
         "parameter": "AB"[contexts()[0].item],
         "items": (0, 1),
-        "parameters": {0: "A", 1: "B"},
+        "item_parameters": {0: "A", 1: "B"},
         "monitor_execution": True,
     }
     for name in re.findall(r"`(\w+)`", here):
