@@ -92,9 +92,9 @@ def _live(seed: int, *, traced: bool) -> BareVerdict:
 def _noting(worlds: list[World], send: Callable[..., SentClaim]) -> Callable[..., SentClaim]:
     """Return what sends claims, and shows the judge which view they are decided on."""
 
-    def noted(self: Claims, command: ClaimItems) -> SentClaim:
+    def noted(self: Claims, command: ClaimItems, *settling: object) -> SentClaim:
         worlds[0].judge.decided_on[self._member.incarnation] = command.view
-        return send(self, command)
+        return send(self, command, *settling)
 
     return noted
 
