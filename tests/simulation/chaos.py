@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
 
 from anyio import create_task_group, sleep
 
+from aioelasticjob import operations
 from aioelasticjob.config.job import JobConfig
 from aioelasticjob.core.layout import Layout, server_switch
 from aioelasticjob.errors import InvalidSetting
+from aioelasticjob.ground.times import moment
+from aioelasticjob.operations import ChangedMeanwhile, NotPossible
 from aioelasticjob.registry.session import Session
 from aioelasticjob.registry.transaction import Create, Delete, Set
 from aioelasticjob.testing.faults import Farewell
@@ -222,6 +226,26 @@ async def close_widely(chaos: Chaos) -> None:
     await _raise_and_lower(chaos, flag, host)
 
 
+async def pause_a_while(chaos: Chaos) -> None:
+    """An operator pauses a whole job, or a server in all jobs, until a time: nobody touches the pause at its end."""
+    job, host, seconds = chaos.layout().job, chaos.host().address, chaos.dice.uniform(0.5, 12)
+    is_whole = chaos.dice.random() < 0.5
+    hosts = () if is_whole else (host,)
+
+    async def act(session: Session) -> None:
+        until = moment(session.registry_time + seconds)
+        with suppress(InvalidSetting, NotPossible, ChangedMeanwhile):  # nobody knows the server yet
+            if is_whole:
+                await operations.pause(session, job, until=until)
+            else:
+                await operations.pause_server(session, host, until=until)
+
+    chaos.cluster.break_("flag", *hosts, detail=job if is_whole else host)
+    await operate(chaos, f"pause {job if is_whole else host} for {seconds:.1f} s", act)
+    await sleep(seconds)
+    chaos.cluster.mend("flag", *hosts)
+
+
 async def close_item(chaos: Chaos) -> None:
     """An operator disables an item, and enables it again unless it stays so."""
     layout = chaos.layout()
@@ -323,6 +347,10 @@ WILD: Kinds = {"switch": (6, switch), "close-widely": (5, close_widely)}
 """What else can happen in a wild plan: seeds from before there were any live as they did."""
 
 
+PAUSES: Kinds = {"pause-a-while": (20, pause_a_while)}
+"""What else can happen in a plan that names it."""
+
+
 async def rage(
     cluster: Cluster, dice: Random, seconds: float, known: Kinds | None = None, often: float = OFTEN
 ) -> None:
@@ -333,6 +361,7 @@ async def rage(
     chaos, end = Chaos(cluster, dice), cluster.history.now() + seconds
     if known is None:
         known = {**KINDS, **(WILD if cluster.plan.wild else {}), **(AT_RUN_TIME if cluster.plan.at_run_time else {})}
+        known |= {kind: PAUSES[kind] for kind in PAUSES.keys() & set(cluster.plan.kinds)}
     kinds = [kind for kind in known if not cluster.plan.kinds or kind in cluster.plan.kinds]
     if not kinds:
         await sleep(seconds)

@@ -7,16 +7,20 @@ import contextlib
 from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from math import inf
 from typing import Any
 from unittest import mock
 
 from aioelasticjob.core import choice, effects, records, request_runs, rules
+from aioelasticjob.core import view as core_view
 from aioelasticjob.core.account import JobState
 from aioelasticjob.core.choice import Choice
 from aioelasticjob.core.commands import ClaimItems, ClaimResult, RemoveOrphanMark, Steps
 from aioelasticjob.core.effects import Effect, RequireAssignment
 from aioelasticjob.core.items import Item, Lock
 from aioelasticjob.core.layout import Layout
+from aioelasticjob.core.pauses import Pause, pause_in
 from aioelasticjob.core.rules import RuleInput, assign_items
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine import claims, execution, settlements
@@ -195,6 +199,16 @@ def run_what_is_switched_off() -> AbstractContextManager[object]:
 def run_what_is_paused() -> AbstractContextManager[object]:
     """Do not look at pauses."""
     return mock.patch.object(JobView, "active", property(lambda self: frozenset(self.eligible)))
+
+
+def forget_the_ends_of_pauses() -> AbstractContextManager[object]:
+    """Take each pause for one that somebody has to end."""
+    return mock.patch.object(core_view, "pause_in", lambda node: replace(pause_in(node), until=inf))
+
+
+def end_pauses_early() -> AbstractContextManager[object]:
+    """Take a pause for over a few seconds before it is."""
+    return mock.patch.object(Pause, "is_over", lambda self, time: time >= self.until - 5)
 
 
 def give_no_grace() -> AbstractContextManager[object]:

@@ -142,6 +142,8 @@ PLANTED = (
     Planted(defects.require_on_ticks_only, "assigned soon", "crash,leave,reconfigure"),
     Planted(defects.run_what_is_switched_off, "switched off", "close-item"),
     Planted(defects.run_what_is_paused, "switched off", "close-widely", wild=True),
+    Planted(defects.end_pauses_early, "switched off", "pause-a-while"),
+    Planted(defects.forget_the_ends_of_pauses, "nothing lost", "pause-a-while"),
     Planted(defects.give_no_grace, "cut off", "leave,dismiss"),
     Planted(defects.take_out_without_grace, "cut off", "take-out"),
     Planted(defects.take_out_and_leave_the_rest, "convergence", "take-out,drop"),

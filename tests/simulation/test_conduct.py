@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from aioelasticjob.core import records
+from aioelasticjob.core.pauses import pause_data
 from aioelasticjob.model import FireSource, Record
 from tests.simulation.judges import assignments, checkpoints, conduct, listening, orphans
 from tests.simulation.test_invariants import (
@@ -66,6 +67,17 @@ def test_what_is_known_to_be_switched_off_rests(flag: str) -> None:
     assert not broken(conduct.rests_when_switched_off, history_of(replace(off, at=T + 19.9), *run))
     assert not broken(conduct.rests_when_switched_off, history_of(off, written(19.5, 9, gone(flag)), *run))
     assert not broken(conduct.rests_when_switched_off, history_of(Fault(T + 15, "drop", ("10.0.1.1",)), off, *run))
+
+
+def test_a_pause_that_has_ended_by_itself_switches_nothing_off() -> None:
+    run = [claimed(20), begun(1, 20), ended(1, 21)]
+    for until, wrong in ((T + 19.9, False), (T + 25, True)):
+        off = written(15, 9, made("leader/paused", pause_data(until=until)))
+        assert bool(broken(conduct.rests_when_switched_off, history_of(off, *run))) is wrong
+        longer = written(19, 9, put("leader/paused", pause_data(until=T + 30)))
+        assert broken(conduct.rests_when_switched_off, history_of(off, longer, *run))
+        gone_by_hand = written(18, 9, gone("leader/paused"))
+        assert not broken(conduct.rests_when_switched_off, history_of(off, gone_by_hand, *run))
 
 
 def test_a_late_run_has_to_be_wanted() -> None:

@@ -134,6 +134,15 @@ def test_old_bugs_stay_mended(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_a_cluster_keeps_its_promises_while_pauses_end_by_themselves(seed: int) -> None:
+    verdict = live(plan(seed, kinds=("pause-a-while", "crash", "leave")))
+    assert not verdict.violations, verdict.report()
+    written = of_kind(verdict.entries, Written)
+    flags = [change.data for one in written for change in one.changes if change.path.endswith("/paused")]
+    assert sum(data is not None and b"until" in data for data in flags) > 3
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_a_cluster_keeps_its_promises_while_programs_leave_jobs_and_add_them_again(seed: int) -> None:
     verdict = live(plan(seed, failover=True, at_run_time=True))
     assert not verdict.violations, verdict.report()

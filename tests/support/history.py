@@ -9,10 +9,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TypeAlias, TypeVar
 
+from aioelasticjob.core.pauses import pause_in
 from aioelasticjob.events import JobEvent
 from aioelasticjob.model import FireSource
+from aioelasticjob.registry.tree import Node, Stat
 
 E = TypeVar("E")
 
@@ -321,6 +324,20 @@ class Nodes:
                 times, values = self._changes.setdefault(change.path, ([], []))
                 times.append(written.at)
                 values.append(change.data)
+        self._end_pauses()
+
+    def _end_pauses(self) -> None:
+        """Let the flag of a pause be gone from the time on at which the pause ends by itself: so it is read."""
+        for path, (times, values) in self._changes.items():
+            if not path.endswith("/paused"):
+                continue
+            following = [*times[1:], inf]
+            for at, data, end in zip(list(times), list(values), following, strict=True):
+                until = inf if not data else pause_in(Node.of(data, Stat.of((1, 1), (at, at), 0))).until
+                if at < until < end:
+                    place = bisect_right(times, until)
+                    times.insert(place, until)
+                    values.insert(place, None)
 
     def at(self, path: str, when: float) -> bytes | None:
         """Return a node's data at a time; None if there was no such node."""
