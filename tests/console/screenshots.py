@@ -150,6 +150,7 @@ def _pages(page: Page, there: Site, directory: Path) -> None:
     take("overview", "/r/billing/jobs", whole=False)
     take("job", JOB)
     take("settings", f"{JOB}/settings", change, whole=False)
+    _calendar(page, there, directory)
     take("servers", "/r/billing/servers", whole=False)
     take("alerts", "/r/billing/alerts", whole=False)
     take("history", "/r/billing/history?job=order-sync", whole=False)
@@ -171,6 +172,22 @@ def _pages(page: Page, there: Site, directory: Path) -> None:
     expect(page.get_by_role("status").filter(has_text="nightly-report")).to_be_visible()
     take("audit", "/audit", whole=False)
     take("account", "/account", whole=False)
+
+
+def _calendar(page: Page, there: Site, directory: Path) -> None:
+    """Take the page of a calendar, and the settings of a job that is to heed it, with their preview."""
+    page.goto(f"{there.url}/r/billing/calendars")
+    page.get_by_label("Name", exact=True).fill("holidays")
+    page.get_by_label("Days").fill("weekdays sat, sun\n2026-12-25 Christmas Day\n2026-12-26 Boxing Day\n2027-01-01\n")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("link", name="holidays").click()
+    _shoot(page, directory / "calendar.png")
+    page.goto(f"{there.url}{JOB}/settings")
+    page.get_by_label("Cron", exact=True).fill("0 0 9 * * ?")
+    page.get_by_label("Calendars", exact=True).fill("holidays")
+    page.locator("select[name=calendar_mode]").select_option("next")
+    expect(page.locator("#preview .changes li")).to_have_count(3)
+    _shoot(page, directory / "settings-calendar.png")
 
 
 def _page(
