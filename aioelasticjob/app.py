@@ -449,12 +449,13 @@ class ElasticJob:
         *,
         items: Iterable[int] | None = None,
         id: str | None = None,
+        cascade: bool = False,
     ) -> Asked:
         """Ask for runs of all scheduled moments from ``start`` (included) to ``end`` (not included, not after now).
 
         Each item runs its moments one after another, oldest first, in turns with the scheduled ones, with the source
         ``BACKFILL``.  Moments that ran before run again.  The schedule is the one of now.  At most ``items_at_once``
-        items run at a time in the whole cluster.
+        items run at a time in the whole cluster.  With ``cascade`` the jobs that follow run these moments afterwards.
 
         Raises: as ``trigger`` does.
         """
@@ -462,11 +463,17 @@ class ElasticJob:
 
         session = self._session("backfill", name)
         return await operations.backfill(
-            session, name, start, end, items=items, items_at_once=items_at_once, id=id, by=session.host
+            session, name, start, end, items=items, items_at_once=items_at_once, id=id, by=session.host, cascade=cascade
         )
 
     async def rerun(
-        self, name: str, fire_time: datetime, *, items: Iterable[int] | None = None, id: str | None = None
+        self,
+        name: str,
+        fire_time: datetime,
+        *,
+        items: Iterable[int] | None = None,
+        id: str | None = None,
+        cascade: bool = False,
     ) -> Asked:
         """Ask for another run of one scheduled moment, which must be one of the schedule's: a backfill of one moment.
 
@@ -475,7 +482,7 @@ class ElasticJob:
         from aioelasticjob import operations
 
         session = self._session("rerun", name)
-        return await operations.rerun(session, name, fire_time, items=items, id=id, by=session.host)
+        return await operations.rerun(session, name, fire_time, items=items, id=id, by=session.host, cascade=cascade)
 
     async def create(
         self,

@@ -29,6 +29,7 @@ BENCHMARKS: Final = (
     "takeover",
     "assignment",
     "failover",
+    "followers",
     "handover",
     "watch-traffic",
     "at-rest",

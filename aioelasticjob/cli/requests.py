@@ -49,6 +49,11 @@ Wait: TypeAlias = Annotated[
 ]
 
 
+Cascade: TypeAlias = Annotated[
+    bool, typer.Option("--cascade", help="Then run the moments again in the jobs that follow, too.")
+]
+
+
 @on_a_registry
 def trigger(
     where: RegistryOptions,
@@ -92,6 +97,7 @@ def backfill(
     items: Items = None,
     items_at_once: Annotated[int | None, typer.Option(min=1, help="How many items run at a time, everywhere.")] = None,
     id: NewId = None,
+    cascade: Cascade = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
     wait: Wait = False,
     yes: Yes = False,
@@ -112,7 +118,15 @@ def backfill(
         first, last = await span(session)
         with as_typed(start=("from", start), end=("to", end), items=("items", items)):
             return await operations.backfill(
-                session, name, first, last, items=chosen, items_at_once=items_at_once, id=id, by=operator_name()
+                session,
+                name,
+                first,
+                last,
+                items=chosen,
+                items_at_once=items_at_once,
+                id=id,
+                by=operator_name(),
+                cascade=cascade,
             )
 
     if dry_run or not yes:
@@ -131,6 +145,7 @@ def rerun(
     fire_time: Annotated[str, typer.Option(help="The scheduled moment to run again, in the job's time zone.")],
     items: Items = None,
     id: NewId = None,
+    cascade: Cascade = False,
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
@@ -140,7 +155,8 @@ def rerun(
     async def ask(session: Session) -> OperationResult:
         at = _local("fire_time", fire_time, await _zone(session, name))
         with as_typed(fire_time=("fire_time", fire_time), items=("items", items)):
-            return await operations.rerun(session, name, at, items=chosen, id=id, by=operator_name())
+            by = operator_name()
+            return await operations.rerun(session, name, at, items=chosen, id=id, by=by, cascade=cascade)
 
     _ask(where, name, ask, wait, as_json)
 

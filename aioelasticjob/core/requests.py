@@ -19,7 +19,7 @@ from aioelasticjob.core.records import MAX_MILLISECONDS, too_large, whole_number
 from aioelasticjob.errors import InvalidSetting
 from aioelasticjob.ground.encoding import encodable_text, unencodable_text
 from aioelasticjob.ground.nesting import read_json
-from aioelasticjob.model import LEFT_OPEN, FireSource, Progress
+from aioelasticjob.model import LEFT_OPEN, FireSource, Outcome, Progress
 from aioelasticjob.registry.tree import Node
 from aioelasticjob.schedules import Schedule, ScheduleSettings, schedule_of
 from aioelasticjob.schedules.calendars import Calendar
@@ -96,6 +96,12 @@ class Request:
     """The zxid of the transaction that made the request."""
     version: int = 0
     """The version of the request's node."""
+    then: tuple[str, ...] = ()
+    """The followers of the job that have a request of the same id, which goes on when this one is over."""
+    awaits: tuple[str, ...] = ()
+    """The followed jobs whose requests of the same id have yet to be over before this one begins."""
+    takes_any: bool = False
+    """Whether it also begins if runs for these requests have not completed."""
 
     @property
     def moment(self) -> int:
@@ -166,6 +172,10 @@ def encode(request: Request) -> bytes:
     fields |= {key: value for key, value in optional.items() if value}
     if request.parameter is not None:
         fields["parameter"] = request.parameter
+    if request.then:
+        fields["then"] = list(request.then)
+    if request.awaits:
+        fields |= {"awaits": list(request.awaits), "takesAny": request.takes_any}
     if (span := request.span) is not None:
         fields |= {"from": span.start, "to": span.end, "schedule": span.schedule.settings.as_json()}
         if calendars := span.schedule.calendars:  # so that no edit of them changes what is run
@@ -178,6 +188,24 @@ def encode(request: Request) -> bytes:
 def changed(data: bytes, **keys: object) -> bytes:
     """Return the data of a request's node with some keys changed; keys that this release does not know are kept."""
     return json.dumps({**read_json(data), **keys}).encode()
+
+
+def is_completed(data: bytes) -> bool:
+    """Whether the data of a request's node says that it is over, and that all its runs have completed."""
+    fields = read_json(data)
+    return not fields.get("stopped") and fields.get("outcomes", {}).keys() <= {Outcome.COMPLETED.value}
+
+
+def after_upstream(data: bytes, upstream: str, *, completed: bool) -> bytes:
+    """Return the data of a follower's request once that of a followed job is over.
+
+    Unless any outcome will do, it is cancelled if runs of the followed job have not ``completed``.
+    """
+    fields = read_json(data)
+    keys: dict[str, object] = {"awaits": [one for one in fields.get("awaits", ()) if one != upstream]}
+    if not completed and fields.get("takesAny") is not True:
+        keys["stopped"] = CANCELLED
+    return changed(data, **keys)
 
 
 def decode(name: str, node: Node) -> Request | None:
@@ -204,12 +232,15 @@ def decode(name: str, node: Node) -> Request | None:
             by=_text(fields.get("by", "")),
             named=fields.get("named") is True,
             span=_span(fields) if source is FireSource.BACKFILL else None,
-            paused=fields.get("paused") is True,
+            paused=fields.get("paused") is True or bool(fields.get("awaits")),
             stopped=_text(fields.get("stopped", "")),
             closed=whole_number(fields.get("closed", 0)),
             outcomes=counted,
             number=node.stat.czxid,
             version=node.stat.version,
+            then=tuple(map(_text, fields.get("then", ()))),
+            awaits=tuple(map(_text, fields.get("awaits", ()))),
+            takes_any=fields.get("takesAny") is True,
         )
     except (ValueError, TypeError, KeyError, AttributeError, InvalidSetting):
         return None

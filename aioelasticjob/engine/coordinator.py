@@ -33,6 +33,7 @@ from aioelasticjob.core.effects import (
 from aioelasticjob.core.foreign import foreign
 from aioelasticjob.core.layout import ItemPaths, Layout
 from aioelasticjob.core.request_runs import losing
+from aioelasticjob.core.requests import Request, after_upstream, decode, is_completed
 from aioelasticjob.core.rules import RuleInput, decide, is_noted_far_ahead
 from aioelasticjob.core.view import JobView, follow
 from aioelasticjob.engine.commit import SentTransaction, result_of, send, write
@@ -44,12 +45,13 @@ from aioelasticjob.engine.own_node import renewed
 from aioelasticjob.engine.pacing import Due, Pacing
 from aioelasticjob.engine.run_counts import RunCounts
 from aioelasticjob.errors import Conflict, RegistryError, SessionEnded, Suspended
+from aioelasticjob.ground.encoding import json_object
 from aioelasticjob.ground.latest import Latest
 from aioelasticjob.ground.times import moment
 from aioelasticjob.logging import logger
 from aioelasticjob.model import Record, VersionedRecord
 from aioelasticjob.registry.session import SessionState
-from aioelasticjob.registry.transaction import Delete, Op, put
+from aioelasticjob.registry.transaction import Delete, Op, Set, put
 from aioelasticjob.registry.tree import Node, Tree
 
 REMOVED_AT_ONCE = 200
@@ -399,6 +401,20 @@ def _say_written(member: Member, view: JobView, effect: Effect, job: Coordinated
             job.conclude(effect)
 
 
+async def _going_on(member: Member, request: Request, data: bytes) -> list[Op]:
+    """Return the operations that let the requests of followers go on, if ``data`` says that a request is over."""
+    if not json_object(data).get("closed"):
+        return []
+    paths = [Layout(follower).request(request.id) for follower in request.then]
+    completed = is_completed(data)
+    operations = list[Op]()
+    for path, node in zip(paths, await member.session.get_many(paths), strict=True):
+        if node is not None and decode(request.id, node) is not None:
+            changed = after_upstream(node.data, member.layout.job, completed=completed)
+            operations.append(Set(path, changed, node.stat.version))
+    return operations
+
+
 async def _gone_followers(member: Member, view: JobView) -> Sequence[str]:
     """Return the jobs that have a mark as followers of this one, and are not there any more."""
     names = view.tree.children(view.layout.followers)
@@ -423,6 +439,9 @@ async def _transactions(
                 writer = await _naming_the_writer(member)
                 return [[*transaction, writer]], LostRuns(unrecorded, reasons.NOT_RECORDED)
             return [transaction], None
+        case UpdateRequest(request, data) if request.then:
+            (transaction,) = to_transactions(effect, view)
+            return [[*transaction, *await _going_on(member, request, data)]], None
         case Assign():
             found = to_transactions(effect, view)
             most = MAX_OPERATIONS

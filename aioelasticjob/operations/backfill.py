@@ -23,6 +23,7 @@ from aioelasticjob.operations.asking import (
     see_whether_requests_work,
     write_request,
 )
+from aioelasticjob.operations.cascade import write_cascade
 from aioelasticjob.operations.queries import listed, view_of
 from aioelasticjob.operations.results import NotPossible
 from aioelasticjob.registry.session import Session
@@ -79,6 +80,7 @@ async def backfill(
     items_at_once: int | None = None,
     id: str | None = None,
     by: str = "",
+    cascade: bool = False,
 ) -> Asked:
     """Ask for runs of all scheduled moments from ``start`` (included) to ``end`` (not included), which is not later
     than now.
@@ -86,6 +88,9 @@ async def backfill(
     Each item runs its moments one after another, oldest first, in turns with the scheduled ones.  Moments that ran
     before run again.  The schedule is the one of now, also if it is changed meanwhile.  At most ``items_at_once`` items
     run at a time in the whole cluster.  The moments of an item that is disabled wait until it is enabled.
+
+    With ``cascade`` the jobs that follow run these moments as well, once the jobs that they follow have run all of
+    them; if a run has not completed, they do not, unless any outcome will do for them.
 
     Raises:
         InvalidSetting: no such job, the job has no schedule or does not allow it, or an argument makes no sense.
@@ -95,7 +100,7 @@ async def backfill(
     """
     view = await view_of(session, job, request=id or "")
     wanted = await _request(session, view, _span(view, start, end, items_at_once), ("end", end), items, id, by)
-    return await write_request(session, view, wanted, f"{job}: asked to run {_plan(view, wanted).moments_text} again")
+    return await _write(session, view, wanted, cascade=cascade)
 
 
 async def rerun(
@@ -106,8 +111,9 @@ async def rerun(
     items: Iterable[int] | None = None,
     id: str | None = None,
     by: str = "",
+    cascade: bool = False,
 ) -> Asked:
-    """Ask for another run of one scheduled moment, which must be one of the schedule's.
+    """Ask for another run of one scheduled moment, which must be one of the schedule's; ``cascade`` as in a backfill.
 
     Raises: as ``backfill`` does.
     """
@@ -119,7 +125,15 @@ async def rerun(
             "fire_time", fire_time.isoformat(), f"must be a moment of the schedule; {_near(view, fire_time)}"
         )
     wanted = await _request(session, view, span, ("fire_time", fire_time), items, id, by)
-    return await write_request(session, view, wanted, f"{job}: asked to run {_plan(view, wanted).moments_text} again")
+    return await _write(session, view, wanted, cascade=cascade)
+
+
+async def _write(session: Session, view: JobView, wanted: Request, *, cascade: bool) -> Asked:
+    summary = f"{view.layout.job}: asked to run {_plan(view, wanted).moments_text} again"
+    is_there = view.layout.request(wanted.id) in view.tree
+    if cascade and not is_there:
+        return await write_cascade(session, view, wanted, summary)
+    return await write_request(session, view, wanted, summary)
 
 
 def see_no_backfill(view: JobView) -> None:

@@ -497,3 +497,58 @@ def test_a_follower_of_a_job_with_a_calendar_leaves_out_the_same_days_also_throu
         assert chain.missed("report") == []
 
     simulate(scene)
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_a_backfill_that_cascades_goes_on_in_the_followers_once_all_their_upstreams_have_run_it(
+    is_failing: bool,
+) -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        chain = Chain(here)
+        chain.work = {"extract": 1.0, "clean": 3.0, "load": 2.0}
+        app = chain.app(
+            extract={"every": "1h", "sharding_total_count": 2, "error_handler": "ignore"},
+            clean={"after": "extract"},
+            load={"after": "extract"},
+            report={"after": ["clean", "load"]},
+            always={"after": "extract", "after_outcome": "any"},
+        )
+        async with app.running():
+            await here.until(2 * 3_600 + 60)
+            chain.runs.clear()
+            if is_failing:
+                chain.failing = {("extract", 1, 3_600.0)}
+            span = moment(here.start + 3_600), moment(here.start + 7_201)
+            asked = await app.backfill("extract", *span, cascade=True)
+            await here.until(2 * 3_600 + 100)
+            found = {job: [one.state for one in await app.requests(job)] for job in ("extract", "clean", "report")}
+        twice = [3_600.0, 7_200.0]
+        assert [fired for _, fired in chain.of("extract", 1)] == twice
+        assert [fired for _, fired in chain.of("always")] == twice
+        ran = {job: [fired for _, fired in chain.of(job)] for job in ("clean", "load", "report")}
+        if is_failing:
+            assert ran == {"clean": [], "load": [], "report": []}
+            assert found == {"extract": ["done"], "clean": ["cancelled"], "report": ["cancelled"]}
+        else:
+            assert ran == {"clean": twice, "load": twice, "report": twice}
+            ends = {job: chain.of(job)[-1][0] + chain.work.get(job, 0) for job in ("extract", "clean", "load")}
+            assert min(chain.of("clean")[0][0], chain.of("load")[0][0]) >= ends["extract"]
+            assert chain.of("report")[0][0] >= max(ends["clean"], ends["load"])
+        assert asked.summary.startswith("extract: asked to run 2 moments")
+        assert "and then of always, clean, load, report" in asked.summary
+
+    simulate(scene)
+
+
+def test_a_rerun_that_cascades_runs_its_moment_again_in_the_whole_chain() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        chain = Chain(here)
+        app = chain.app(extract={"every": "20s"}, load={"after": "extract"}, report={"after": "load"})
+        async with app.running():
+            await here.until(25)
+            await app.rerun("extract", moment(here.start + 20), cascade=True)
+            await here.until(38)
+        for job in ("extract", "load", "report"):
+            assert [fired for _, fired in chain.of(job)] == [20.0, 20.0]
+
+    simulate(scene)
