@@ -62,11 +62,6 @@ def follow_the_last_upstream() -> AbstractContextManager[object]:
     return mock.patch.object(Upstreams, "__init__", init)
 
 
-def run_at_its_time() -> AbstractContextManager[object]:
-    """Run a follower at the moment itself, whatever its upstreams do."""
-    return mock.patch.object(Upstreams, "ended", property(lambda _self: records.MAX_MILLISECONDS))
-
-
 def take_any_outcome() -> AbstractContextManager[object]:
     """Run a moment whatever its outcome upstream."""
     return mock.patch.object(Upstreams, "hindrance", return_value="")
