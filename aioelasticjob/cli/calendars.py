@@ -85,6 +85,8 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Make a calendar, or replace its days.  It is named after the file, unless --name says otherwise."""
+    if name is None and str(file) == "-":
+        raise InvalidSetting("name", None, "what comes from standard input needs a name: --name de-holidays")
     calendar = Calendar.of_text(read_text(file))
     _set(where, name or file.stem, calendar, as_json=as_json)
 

@@ -28,7 +28,7 @@ FARTHEST: Final = 31
 """How many days a moment moves at most to an open day."""
 CalendarMode: TypeAlias = Literal["skip", "next", "previous"]
 """What becomes of moments on closed days: they are left out, or they move to an open day."""
-_CALENDAR_NAME = re.compile(r"[\w-][\w.-]{0,99}")
+_CALENDAR_NAME = re.compile(r"\w[\w.-]{0,99}")
 _SEPARATORS = re.compile(r"[,\s]+")
 _EXPECTED = "must be a date such as 2026-12-25, maybe with a name behind it, or weekdays such as: weekdays sat, sun"
 

@@ -68,6 +68,11 @@ def test_a_calendar_in_use_is_not_removed_and_another_one_is(typed: Callable[...
     assert said(typed("calendars", "remove", "other", "--yes")).strip() == "calendar other: removed"
 
 
+def test_days_from_standard_input_need_a_name(typed: Callable[..., Result]) -> None:
+    refused = typed("calendars", "set", "-")
+    assert (refused.exit_code, "needs a name: --name de-holidays" in refused.stderr) == (2, True)
+
+
 def test_holidays_are_imported_by_country_and_years(typed: Callable[..., Result]) -> None:
     done = said(typed("calendars", "import", "holidays:DE-BY", "--years", "2026-2027"))
     assert done.startswith("calendar DE-BY: made: ")

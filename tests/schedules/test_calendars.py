@@ -284,7 +284,7 @@ def test_a_line_that_says_no_day_is_refused_with_what_would_be_right(text: str, 
     assert calendar_in(b"\xff") is None
 
 
-@pytest.mark.parametrize("name", ["", "de holidays", ".", "a/b", "x" * 101, 7])
+@pytest.mark.parametrize("name", ["", "de holidays", ".", "-", "a/b", "x" * 101, 7])
 def test_a_name_that_no_calendar_can_have_is_refused(name: object) -> None:
     with pytest.raises(InvalidSetting, match="calendar"):
         JobConfig.build(job_name="job", cron="0 9 * * *", calendar=[name])
