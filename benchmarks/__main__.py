@@ -35,6 +35,7 @@ BENCHMARKS: Final = (
     "at-rest",
     "rest",
     "many-at-rest",
+    "created-jobs",
 )
 """Names; the module of each has the same name, with underscores.  Only those that are asked for are imported."""
 WIDTH: Final = 150

@@ -29,6 +29,7 @@ from aioelasticjob.testing.loop import VirtualClock
 from aioelasticjob.testing.process import Process
 from aioelasticjob.zookeeper.server import Server, serve
 from aioelasticjob.zookeeper.sessions import Sessions
+from tests.simulation.creations import Creations, is_created
 from tests.simulation.facts import REGISTRY
 from tests.simulation.streaming import StreamCode
 from tests.simulation.users import Code
@@ -102,6 +103,8 @@ class Plan:
     """Whether programs leave jobs, and add them again, while they run."""
     chains: bool = False
     """Whether jobs follow each other."""
+    created: bool = False
+    """Whether operators create jobs for a handler, change and remove them, besides everything else that happens."""
 
 
 class Registry:
@@ -272,6 +275,8 @@ class Host:
     async def _listen(self, name: str, listener: EventReader) -> None:
         history = self.cluster.history
         async for event in listener:
+            if is_created(f"/{event.job}"):
+                continue
             history.note(Reported(history.now(), name, self.address, event))
 
 
@@ -287,6 +292,7 @@ class Cluster:
         self.registry = Registry(self.faults, self.history, tick=min(1.0, plan.session_timeout / 5))
         self.hosts = [Host(self, f"10.0.1.{n}", skew) for n, skew in enumerate(plan.skews, 1)]
         self.layouts = {job.name: Layout(job.name) for job in plan.jobs}
+        self.creations = Creations(self)
         self.processed: set[tuple[str, int, str, int]] = set()
         """The records of streaming jobs that were processed: job, item, run and number."""
         self.garbled: dict[str, bytes | None] = {}
@@ -314,6 +320,8 @@ class Cluster:
         )
         for job in self.plan.jobs:
             self.declare(app, host, job)
+        if self.plan.created:
+            self.creations.register(app, host)
         return app
 
     def declare(self, app: ElasticJob, host: Host, job: JobPlan) -> None:

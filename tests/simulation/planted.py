@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from aioelasticjob import Retry
-from tests.simulation import chains, defects, misaccounting, omissions, scheduling
+from tests.simulation import chains, creation_defects, defects, misaccounting, omissions, scheduling
 from tests.simulation.bare import simulation as bare_simulation
 from tests.simulation.cluster import Plan
 from tests.simulation.defects import Defect
@@ -81,6 +81,7 @@ class Planted:
     schedules: bool = False
     chains: bool = False
     independent: bool = False
+    created: bool = False
     seeds: int = 1
     """How many seeds it took when it was measured last."""
 
@@ -89,7 +90,7 @@ class Planted:
         kinds = tuple(filter(None, self.kinds.split(",")))
         asked = {"failover": self.failover, "wild": self.wild, "requests": self.requests}
         asked |= {"streams": self.streams, "schedules": self.schedules}
-        asked |= {"independent": self.independent, "chains": self.chains}
+        asked |= {"independent": self.independent, "chains": self.chains, "created": self.created}
         wanted = self.tweak(plan(seed, kinds=kinds, **asked))
         if sound:
             return live(wanted)
@@ -123,6 +124,12 @@ PLANTED = (
         independent=True,
         seeds=2,
     ),
+    Planted(creation_defects.remove_at_once, "removals wait", "create,remove", created=True),
+    Planted(creation_defects.run_what_is_being_removed, "removals end", "create,remove", created=True),
+    Planted(creation_defects.write_what_was_removed, "operators configure", "create,remove,drop", created=True),
+    Planted(creation_defects.hear_of_no_new_jobs, "created jobs are joined", "create,remove", created=True),
+    Planted(creation_defects.publish_once, "handlers are published", "create,expire", created=True),
+    Planted(creation_defects.stay_although_refused, "removals end", "create,remove,change", created=True),
     Planted(defects.no_deadline, "one runner", "drop", dragging, seeds=3),
     Planted(defects.claim_on_hearsay, "one run per slot", "delay,expire,leave,crash", hasty, seeds=5),
     Planted(defects.claim_without_lock, "one runner", "crash,leave,pause,reconfigure", dragging),

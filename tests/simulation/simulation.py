@@ -25,7 +25,7 @@ from anyio import create_task_group, sleep
 from aioelasticjob import Retry
 from aioelasticjob.core import effects
 from aioelasticjob.testing.loop import START, run
-from tests.simulation import asking, scheduling, streaming
+from tests.simulation import asking, creating, scheduling, streaming
 from tests.simulation import hostile as surroundings
 from tests.simulation.chains import KINDS as CHAIN_KINDS
 from tests.simulation.chains import chained
@@ -52,6 +52,8 @@ class SimulationVerdict:
     fingerprint: int
     cost: float
     simulated: float
+    created_runs: int = 0
+    """How many runs of created jobs there were."""
 
     def report(self) -> str:
         """Return what went wrong, and how to see it again."""
@@ -78,6 +80,7 @@ def replay(plan: Plan) -> str:
     failover += " --streams" if plan.streams else ""
     failover += " --schedules" if plan.schedules else ""
     failover += " --at-run-time" if plan.at_run_time else ""
+    failover += " --created" if plan.created else ""
     failover += " --independent" if any(("independent_items", True) in job.settings for job in plan.jobs) else ""
     failover += " --chains" if plan.chains else ""
     return f"python -m tests.simulation --seeds {plan.seed}{minutes}{kinds}{failover} --trace"
@@ -98,6 +101,7 @@ def plan(
     at_run_time: bool = False,
     independent: bool = False,
     chains: bool = False,
+    created: bool = False,
 ) -> Plan:
     """Return what a seed decides on; ``kinds`` are the only faults wanted, all if empty.
 
@@ -107,6 +111,7 @@ def plan(
     runs, besides everything else that happens.  With ``streams`` they ask streaming jobs for them.  With ``schedules``
     jobs have schedules of every kind, and operators edit and remove a calendar.  With ``at_run_time`` programs leave
     jobs, and add them again, while they run.
+    With ``created`` operators create, change and remove jobs of a handler, which only some processes have.
     With ``independent`` the items of a job do not wait for each other, and some run much longer than others.
     With ``chains`` jobs follow each other, and nobody changes their settings.
     """
@@ -137,7 +142,8 @@ def plan(
         jobs = chained(seed, jobs)
         kinds = kinds or CHAIN_KINDS
     at_run_time = at_run_time or any(kind in AT_RUN_TIME for kind in kinds)
-    switches = (wild, hostile, requests, streams, schedules, at_run_time, chains)
+    created = created or any(kind in creating.KINDS for kind in kinds)
+    switches = (wild, hostile, requests, streams, schedules, at_run_time, chains, created)
     return Plan(seed, skews, jobs, timeout, 60 * minutes, 12.0, transaction, kinds, *switches)
 
 
@@ -166,10 +172,14 @@ def live(wanted: Plan) -> SimulationVerdict:
     (cluster,) = clusters
     entries, loop = cluster.history.entries, cluster.faults.loop
     violations = check(entries)
+    if wanted.created:
+        violations += cluster.creations.check(entries)
     if fallen:
         violations.append(Violation("the world goes on", loop.start + loop.boot_time(), fallen))
     cost = time.process_time() - began
-    return SimulationVerdict(wanted, entries, tuple(violations), cluster.faults.network.fingerprint, cost, loop.time())
+    fingerprint = cluster.faults.network.fingerprint
+    created_runs = len(cluster.creations.runs)
+    return SimulationVerdict(wanted, entries, tuple(violations), fingerprint, cost, loop.time(), created_runs)
 
 
 async def _life(cluster: Cluster, dice: Random) -> None:
@@ -202,6 +212,9 @@ async def _life(cluster: Cluster, dice: Random) -> None:
         if cluster.plan.requests:
             wishes = asking.STREAM_WISHES if cluster.plan.streams else asking.WISHES
             tasks.start_soon(asking.rage, cluster, Random(f"asks {cluster.plan.seed}"), cluster.plan.chaos, wishes)
+        if cluster.plan.created:
+            chance = Random(f"creates {cluster.plan.seed}")
+            tasks.start_soon(rage, cluster, chance, cluster.plan.chaos, creating.KINDS, creating.OFTEN)
         await rage(cluster, dice, cluster.plan.chaos)
     cluster.peaceful = True
     enter("recovery")
@@ -211,6 +224,8 @@ async def _life(cluster: Cluster, dice: Random) -> None:
     if cluster.plan.schedules:
         await scheduling.make_calendar(cluster, scheduling.OPEN_AGAIN)
     await surroundings.tidy(cluster)
+    if cluster.plan.created:
+        await cluster.creations.end()
     await sleep(max(JOINING + cluster.plan.session_timeout, cluster.registry.caught_up - history.now()))
     enter("calm")
     await sleep(cluster.plan.calm)
@@ -311,8 +326,7 @@ def _plans(given: argparse.Namespace) -> Iterator[Plan]:
     wanted = {"minutes": given.minutes, "kinds": kinds, "failover": given.failover, "wild": given.wild}
     wanted |= {"hostile": given.hostile, "retries": given.retries, "requests": given.requests}
     wanted |= {"streams": given.streams, "schedules": given.schedules, "at_run_time": given.at_run_time}
-    wanted["independent"] = given.independent
-    wanted |= {"chains": given.chains}
+    wanted |= {"independent": given.independent, "chains": given.chains, "created": given.created}
     return (plan(seed, **wanted) for seed in seeds)
 
 
@@ -326,7 +340,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", default="0:20", metavar="A[:B]", help="the seeds A to B-1, or 'random'")
     parser.add_argument("--count", type=int, default=20, help="how many random seeds")
     parser.add_argument("--minutes", type=float, default=1.0, help="simulated minutes of faults")
-    known = ",".join((*KINDS, *WILD, *AT_RUN_TIME, *surroundings.KINDS))
+    known = ",".join((*KINDS, *WILD, *AT_RUN_TIME, *creating.KINDS, *surroundings.KINDS))
     parser.add_argument("--kinds", default="", help=f"only these faults, of {known}")
     parser.add_argument("--failover", action="store_true", help="let all jobs rescue orphans")
     parser.add_argument("--wild", action="store_true", help="save checkpoints, and let operators switch settings")
@@ -339,6 +353,7 @@ def _parser() -> argparse.ArgumentParser:
         "--schedules", action="store_true", help="let jobs have schedules of every kind, jitter and calendars"
     )
     parser.add_argument("--at-run-time", action="store_true", help="let programs leave jobs, and add them again")
+    parser.add_argument("--created", action="store_true", help="let operators create jobs, change and remove them")
     either.add_argument("--independent", action="store_true", help="let the items of jobs not wait for each other")
     parser.add_argument("--chains", action="store_true", help="let jobs follow each other, under faults of processes")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="processes to use")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.simulation import live, plan
+from tests.simulation.simulation import live, plan, replay
 from tests.support.history import Fault, Written, of_kind
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
@@ -154,6 +154,14 @@ def test_a_cluster_keeps_its_promises_while_programs_leave_jobs_and_add_them_aga
         if "/instances/" in change.path and change.data is None
     }
     assert len(taken_out & unregistered) > 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_created_jobs_are_what_operators_have_made_of_them_whatever_happens(seed: int) -> None:
+    verdict = live(plan(seed, failover=True, created=True))
+    assert not verdict.violations, verdict.report()
+    assert verdict.created_runs > 100
+    assert "--created" in replay(verdict.plan)
 
 
 @pytest.mark.parametrize("failover", [False, True])

@@ -11,6 +11,7 @@ from aioelasticjob.zookeeper.datatree import AppliedOperation, Author, DataTree
 from aioelasticjob.zookeeper.messages import Check, Delete, SetData, Write
 from aioelasticjob.zookeeper.processor import Processor
 from aioelasticjob.zookeeper.sessions import Sessions
+from tests.simulation.creations import is_created
 from tests.simulation.refusals import CONFLICTS, NO_ERROR, Refusals
 from tests.support.history import Change, History, Nonsense, Refusal, Repeated, Written
 
@@ -29,6 +30,8 @@ class Witness(DataTree):
         self.history, self.refusals = history, Refusals()
         self.processor: Processor | None = None
         self.garbled: set[str] = set()
+        self.configured: list[tuple[float, str]] = []
+        """When processes have written configurations of created jobs, which only operators may."""
         self.is_nonsense: Callable[[str, bytes | None], bool] = lambda _path, _data: False
         """Says which changes are of no meaning to a judge, so that they are noted apart."""
 
@@ -79,7 +82,7 @@ class Witness(DataTree):
         changes = list[Change]()
         for number, one in enumerate(writes):
             path = (one.path or "").removeprefix(f"/{NAMESPACE}")
-            if isinstance(one, Check) or newest[one.path] == number:
+            if isinstance(one, Check) or newest[one.path] == number or is_created(path):
                 continue
             if isinstance(one, SetData):
                 changes.append(Change(path, one.data))
@@ -94,6 +97,10 @@ class Witness(DataTree):
             if event.kind is EventType.CHILDREN_CHANGED:
                 continue
             path, node = event.path.removeprefix(f"/{NAMESPACE}"), self.nodes.get(event.path)
+            if is_created(path):
+                if path.endswith("/config") and node is not None and self._host(session).startswith("10.0.1."):
+                    self.configured.append((self.history.now(), path))
+                continue
             data = None if node is None else node.data or b""
             nonsense = self.is_nonsense(path, data)
             ours = node is None or self._host(session).startswith("10.0.1.")  # written over, or gone with what it was
