@@ -148,6 +148,7 @@ class _JobsOfHandler:
         while True:
             status = await self._session.status.until(is_news)
             if status.state is SessionState.CLOSED:
+                self.first_note.set()
                 return
             try:
                 await self._write_note(status.incarnation)
@@ -188,6 +189,7 @@ class _JobsOfHandler:
                 except Suspended:
                     await session.connected()
                 except SessionEnded:
+                    self.first_look.set()
                     return
                 except RegistryError as error:
                     self._refusals.refused(READ_CONFIGURATIONS, error)
@@ -226,9 +228,8 @@ class _JobsOfHandler:
             return
         self._noted = tree
         changed = tree.derive(partial(_changed_jobs, self._paths.jobs), NOTHING)
-        removed = self._seen.keys() - set(
-            tree.children(self._paths.jobs)
-        )  # a tree that was read anew tells only what is
+        present = set(tree.children(self._paths.jobs))
+        removed = self._seen.keys() - present  # of a tree that was read anew, ``changed`` has only what is there
         self._to_judge |= dict.fromkeys(sorted(changed | removed))
 
     def _judge(self, name: str, stored: Node | None) -> None:

@@ -143,6 +143,9 @@ class Creations:
         for job in NAMES:
             exists = self._dice.random() < 0.6
             settings = any_settings(self._dice)
+            models = [self.models[host.name] for host in self.cluster.hosts if host.name in self.models]
+            if not any(_takes(model, str(settings["job_parameter"])) for model in models):
+                settings["job_parameter"] = json.dumps({"old": 1, "new": 1})  # one that nobody takes is refused
             await self._insist(partial(self._remove_for_good, job=job))
             self.wanted[job] = None
             if exists:
