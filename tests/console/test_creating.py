@@ -90,6 +90,10 @@ def test_a_job_is_created_from_the_form_and_what_is_wrong_is_said_there(play: Pl
             assert job.config.handler == "report"
             assert job.config.cron == "0 0 6 * * ?"
             assert '"tenant": 17' in job.config.job_parameter
+            page = "/r/billing/job/report-17"
+            removed = await browser.submit(page, {"typed": "report-17"}, to=f"{page}/do/remove")
+            assert removed.status == 303, removed.text
+            assert "report-17" not in await operations.names(session)
 
         await with_handlers(scene, typing)
         entries = await scene.console.state.storage.audit.entries()

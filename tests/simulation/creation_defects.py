@@ -52,8 +52,3 @@ def publish_once() -> AbstractContextManager[object]:
             await publish(self, incarnation)
 
     return mock.patch.object(created_jobs._JobsOfHandler, "_write_note", write_note)
-
-
-def stay_although_refused() -> AbstractContextManager[object]:
-    """Ask the model whether it takes the parameter only when a job is created."""
-    return mock.patch.object(created_jobs._JobsOfHandler, "_dismiss")

@@ -38,7 +38,7 @@ NAMES: Final = tuple(f"created-{number}" for number in range(4))
 PARAMETERS: Final[Sequence[Mapping[str, int]]] = ({"old": 1}, {"new": 1}, {"old": 1, "new": 1})
 SETTLED: Final = 10.0
 """Seconds at the end of a simulation in which everything has to be as it should."""
-ATTEMPTS: Final = 20
+ATTEMPTS: Final = 8
 """How often an operator repeats what has to be so at the end."""
 
 

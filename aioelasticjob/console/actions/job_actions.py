@@ -16,6 +16,9 @@ from aioelasticjob.ground.whole_numbers import whole_number
 from aioelasticjob.operations import OperationResult, consequences
 from aioelasticjob.registry.session import Session
 
+REMOVED_WITHIN: Final = 20.0
+"""Seconds that somebody waits on a page until the instances of a created job have left."""
+
 
 @dataclass(frozen=True, slots=True)
 class Filled:
@@ -255,11 +258,19 @@ ACTIONS: Final[Mapping[str, Action]] = {
     ),
     "remove": Action(
         "Remove",
-        lambda s, job, form: operations.remove(s, job, by=form.by),
+        lambda s, job, form: _remove(s, job, form.by),
         consequences.REMOVE,
         typed=True,
     ),
 }
+
+
+async def _remove(session: Session, job: str, by: str) -> OperationResult:
+    """Remove a job; of one that was created, the instances leave first."""
+    if await operations.is_created(session, job):
+        return await operations.remove_created(session, job, timeout=REMOVED_WITHIN, by=by)
+    return await operations.remove(session, job, by=by)
+
 
 BULK: Final[Mapping[str, str]] = {
     "pause": "None of their runs begins until they are resumed. What runs now goes on, and items stay where they are.",

@@ -9,10 +9,10 @@ from aioelasticjob import operations
 from aioelasticjob.console.actions.job_actions import ACTIONS, Action, Filled
 from aioelasticjob.console.web.request import PageRequest, registry_of
 from aioelasticjob.errors import ElasticJobError, InvalidSetting
-from aioelasticjob.operations import ChangedMeanwhile, JobStatus, NotPossible, OperationResult
+from aioelasticjob.operations import ChangedMeanwhile, JobStatus, NotPossible, OperationResult, RemovalUnfinished
 from aioelasticjob.registry.session import Session
 
-REFUSALS: Final = (InvalidSetting, NotPossible, ChangedMeanwhile)
+REFUSALS: Final = (InvalidSetting, NotPossible, ChangedMeanwhile, RemovalUnfinished)
 """Errors that say what is wrong with what was typed, or what has to be done first."""
 
 
