@@ -62,6 +62,7 @@ LONG: dict[str, Sequence[str]] = {
     "seeds-schedules": (*SIMULATION, "--schedules", "--requests", "--failover"),
     "seeds-at-run-time": (*SIMULATION, "--at-run-time", "--failover", "--requests"),
     "seeds-created": (*SIMULATION, "--created", "--failover"),
+    "seeds-chains": (*SIMULATION, "--chains", "--failover"),
     "bare": (*BARE, "-j", "2", "--seeds", "random", "--count", "20000"),
     "chaos": ("python", "-m", "tests.chaos", "--minutes", "10"),
     **SID,
