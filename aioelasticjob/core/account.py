@@ -838,8 +838,9 @@ class JobState:
         config = self.view.config
         if moment == item.open_moment:
             return Newest.RUN
-        moment_lacks = self.timeline.lacks_calendar(moment) or self.timeline.hindrance(moment)
-        if moment <= self._obstructed.get(number, 0) or moment_lacks:
+        if moment <= self._obstructed.get(number, 0) or self.timeline.lacks_calendar(moment):
+            return Newest.MISSED
+        if self.timeline.hindrance(moment):
             return Newest.MISSED
         if self.is_catch_up(moment):
             is_recent = self.timeline.start_of(moment) > self.clock.now - config.catch_up * 1000

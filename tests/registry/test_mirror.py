@@ -304,6 +304,35 @@ async def hang(*_: object, **size: bool) -> Tree:
     raise AssertionError
 
 
+def test_a_follower_follows_further_roots_and_later_others_in_place_of_these() -> None:
+    async def main() -> None:
+        async with tree_world() as session:
+            for path in ("/one", "/two", "/three"):
+                await write(session, Create(path, b"a"))
+            news = asyncio.Event()
+            with closing(Follower(session, ["/one"], (), news.set)) as follower:
+                await follower.catch_up()
+                for roots in (("/two",), ("/three",), ()):
+                    news.clear()
+                    follower.follow_besides(roots)
+                    assert news.is_set()
+                    await follower.catch_up()
+                    assert set(follower.trees.value) == {"/one", *roots}
+                    follower.follow_besides(roots)
+                    assert not follower.is_behind  # nothing has changed
+                    for root in ("/one", *roots):
+                        await write(session, Set(root, b"b", -1))
+                        await follower.catch_up()
+                        node = follower.trees.value.get(root)
+                        assert node is not None
+                        assert node.data == b"b"
+                await write(session, Set("/two", b"c", -1))
+                await session.sync()
+                assert not follower.is_behind  # nobody watches it any more
+
+    run(main)
+
+
 @pytest.mark.parametrize("fails", [refuse, hang], ids=["refused", "cancelled"])
 def test_a_read_that_did_not_end_is_made_again(
     fails: Callable[..., Awaitable[Tree]], monkeypatch: pytest.MonkeyPatch
