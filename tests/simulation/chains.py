@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from random import Random
 from unittest import mock
 
-from aioelasticjob.core import account, records, upstreams
+from aioelasticjob.core import account, records
 from aioelasticjob.core.upstreams import Upstream, Upstreams
 from aioelasticjob.model import End, Record
 from tests.simulation.cluster import JobPlan
@@ -89,13 +89,3 @@ def tell_that_all_completed() -> AbstractContextManager[object]:
         return original(run, "completed", now)
 
     return mock.patch.object(records, "_with_outcome", completed)
-
-
-def forget_missed_moments_upstream() -> AbstractContextManager[object]:
-    """Take a moment that an upstream item has missed as one that was not the item's."""
-
-    def outcomes(self: Upstream, moment: int) -> Mapping[int, str]:
-        found = {item: upstreams._outcome(told, moment) for item, told in self.ends.items()}
-        return {item: "" if outcome == "missed" else outcome for item, outcome in found.items()}
-
-    return mock.patch.object(Upstream, "outcomes", outcomes)

@@ -203,7 +203,6 @@ PLANTED = (
     Planted(chains.tell_only_of_runs, "only what has completed", "", failover=True, chains=True, seeds=3),
     Planted(chains.tell_of_no_run, "nothing lost", "", failover=True, chains=True),
     Planted(chains.tell_that_all_completed, "only what has completed", "", failover=True, chains=True, seeds=2),
-    Planted(chains.forget_missed_moments_upstream, "only what has completed", "", failover=True, chains=True),
     Planted(omissions.always_catch_up, "unwanted catch-up", "leave,crash", lonely, seeds=16),
 )
 
