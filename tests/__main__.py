@@ -63,6 +63,7 @@ LONG: dict[str, Sequence[str]] = {
     "seeds-at-run-time": (*SIMULATION, "--at-run-time", "--failover", "--requests"),
     "seeds-created": (*SIMULATION, "--created", "--failover"),
     "seeds-chains": (*SIMULATION, "--chains", "--failover"),
+    "seeds-independent": (*SIMULATION, "--independent", "--failover", "--requests"),
     "bare": (*BARE, "-j", "2", "--seeds", "random", "--count", "20000"),
     "chaos": ("python", "-m", "tests.chaos", "--minutes", "10"),
     **SID,
