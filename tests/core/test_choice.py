@@ -735,3 +735,18 @@ def test_an_independent_item_that_nobody_here_claims_again_is_settled_alone() ->
     (settle,) = here.gave(SettleEnded)
     assert isinstance(settle, SettleEnded)
     assert settle.records.keys() == {0}
+
+
+def test_a_switch_of_records_waits_until_what_has_ended_is_settled() -> None:
+    here = one_of_two_has_ended()
+    (claim,) = here.state.open
+    here.state.ended({}, claim)
+    here.case.configure(monitor_execution=False, failover=False)
+    here.case.note()
+    view = here.case.view()
+    assert here.state.waits_for_runs(view)
+    here.give(here.choice.settle(here.state.unsettled))
+    (part,) = here.state.open
+    assert here.state.waits_for_runs(view)
+    here.state.ended({}, part)
+    assert not here.state.waits_for_runs(view)
