@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from aioelasticjob.core import records
-from aioelasticjob.model import Record
+from aioelasticjob.model import End, Record
 from tests.simulation.facts import Facts
 from tests.simulation.judges import invariants, leases, writes
 from tests.simulation.test_conduct import claimed, history_of
 from tests.simulation.test_invariants import BORN, NOTE, A, B, T, begun, broken, ended, gone, made, put, record, written
+from tests.simulation.written import is_as_before
 from tests.support.history import Entry, Fault, Held, Stopped
 
 MARK = made("leader/failover/items/0", '{"slot": 1, "instance": ""}')
@@ -97,3 +98,13 @@ def test_handlers_end_before_their_session_can(end: float) -> None:
     assert not broken(leases.handlers_end_before_their_session, history_of(*run, by_hand, over))
     others = replace(by_hand, hosts=("10.0.1.2",))
     assert bool(broken(leases.handlers_end_before_their_session, history_of(*run, others, over))) is late
+
+
+def test_a_claim_that_has_noted_missed_moments_is_seen_to_be_given_back() -> None:
+    before = Record(slot=1000, begun=1000, completed=True, outcome="completed", accounted=1000)
+    missed = End(2000, 3000, "missed", 3500)
+    claim = replace(before, slot=4000, begun=3600, completed=False, outcome="", accounted=4000, ends=(missed,))
+    back = records.given_back(before, claim)
+    assert back.ends == (missed,)
+    assert is_as_before(back, before)
+    assert not is_as_before(claim, before)

@@ -15,10 +15,10 @@ decode_record = lru_cache(2**16)(records.decode)
 
 
 def is_as_before(record: Record | None, before: Record | None) -> bool:
-    """Say whether a record is the one before the last, apart from its account."""
+    """Say whether a record is the one before the last, apart from its account, and from the ends of earlier moments."""
     if record is None or before is None:
         return record == (before or Record())
-    return replace(record, accounted=0, owing=()) == replace(before, accounted=0, owing=())
+    return replace(record, accounted=0, owing=(), ends=()) == replace(before, accounted=0, owing=(), ends=())
 
 
 def dismissed(written: Written, incarnations: Mapping[str, int]) -> Iterator[str]:
