@@ -110,6 +110,10 @@ def test_programs_get_json(typed_at_a_job: Callable[[Callable[[Command], None]],
             "paused": False,
             "disabledIn": [],
             "pausedIn": ["report"],
+            "pausedSince": None,
+            "pausedUntil": None,
+            "pausedBy": "",
+            "pauseNote": "",
             "runs": [],
         }
         printed = json.loads(said(typed("job", "report", "--json")))
