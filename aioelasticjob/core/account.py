@@ -540,9 +540,7 @@ class JobState:
             self._off.clear()
         schedule = view.layout.schedule
         config = view.layout.config
-        has_changed = before is None or any(
-            before.tree.get(path) is not view.tree.get(path) for path in (schedule, config)
-        )
+        has_changed = before is None or any(before.tree.get(path) != view.tree.get(path) for path in (schedule, config))
         if has_changed or view.upstreams is not None:
             self.timeline = Timeline.of(view.schedules, self.clock.now, view.upstreams)
         if before is not None and before.instances is not view.instances:
