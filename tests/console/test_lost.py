@@ -85,7 +85,7 @@ def test_every_page_about_a_registry_says_that_its_event_store_does_not_answer(
     page = open_page("/r/billing/history")
     expect(page.get_by_role("heading", name="History")).to_be_visible()
     with monkeypatch.context() as broken:
-        broken.setattr(EventStore, "counts", _no_answer)
+        broken.setattr(EventStore, "counts_by_job", _no_answer)
         expect(page.get_by_text("The event store of billing does not answer.")).to_be_visible()
         assert page.locator("#state time").inner_text()
         assert GREY.search(page.evaluate("() => getComputedStyle(document.querySelector('#history-runs')).filter"))

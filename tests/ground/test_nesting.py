@@ -25,7 +25,7 @@ from aioelasticjob.host.user_code import cancellation_behind
 from aioelasticjob.logging import formatter
 from aioelasticjob.operations.instances import parameter_text
 from aioelasticjob.operations.settings import settings_from
-from aioelasticjob.operations.transfer import _configs, _entries
+from aioelasticjob.operations.transfer import configurations
 from aioelasticjob.settings import files
 from aioelasticjob.settings.environment import _value
 from tests.support.simulated_jobs import SimulatedJobs, simulate
@@ -85,8 +85,8 @@ REFUSED: dict[str, Callable[[], object]] = {
     "options of an error handler": lambda: declared(error_handler="webhook", error_handler_options=nested()),
     "options of a job without Python": lambda: declared_http(nested()),
     "a setting on the command line": lambda: settings_from({"labels": spelt()}),
-    "an import of JSON": lambda: _configs(_entries(f'[{{"jobName": "job", "labels": {spelt()}}}]')),
-    "an import of YAML": lambda: _configs(_entries(f"jobs:\n- jobName: job\n  labels: {'[' * 500}{']' * 500}\n")),
+    "an import of JSON": lambda: configurations(f'[{{"jobName": "job", "labels": {spelt()}}}]'),
+    "an import of YAML": lambda: configurations(f"jobs:\n- jobName: job\n  labels: {'[' * 500}{']' * 500}\n"),
     "a retry": lambda: Retry.of(spelt()),
 }
 
