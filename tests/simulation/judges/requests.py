@@ -128,6 +128,8 @@ def requests_are_answered(facts: Facts) -> Iterator[Violation]:
 def only_cancelled_runs_are_stopped(facts: Facts) -> Iterator[Violation]:
     """A run ends as stopped only after somebody has cancelled it."""
     claimed = dict[tuple[str, int], int]()
+    stopped = dict[tuple[str, int], int]()
+    """When the newest run of each item began that has ended as stopped."""
     for written in facts.of_kind(Written):
         for change in written.changes:
             job, _, path = change.path[1:].partition("/")
@@ -137,8 +139,9 @@ def only_cancelled_runs_are_stopped(facts: Facts) -> Iterator[Violation]:
             place = job, int(parts[1])
             record = decode_record(change.data) if len(parts) == 2 and change.data else None
             if record is not None and record.outcome == Outcome.STOPPED:
-                settled = (written.zxid, change.path) not in facts.given_back  # else an older record was put back
-                if settled and (*place, claimed.get(place, 0)) not in cancelled(facts):
+                is_known = stopped.get(place) == record.begun  # a claim was given back, or a report is written
+                stopped[place] = record.begun
+                if not is_known and (*place, claimed.get(place, 0)) not in cancelled(facts):
                     yield Violation("only cancelled runs are stopped", written.at, change.path)
             elif parts[2:] == ["running"] and change.created:
                 claimed[place] = written.zxid
