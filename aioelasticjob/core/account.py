@@ -754,12 +754,12 @@ class JobState:
     ) -> Closing:
         """Return a record that accounts for moments, and promises their reports, those of the gone, and maybe more.
 
-        ``ends`` are what followers are told of these moments, by default that they were missed.
+        ``ends`` say how the item has ended these moments, for followers; by default it has missed them.
         """
         owing, gone = self._promises(item, missed, view)
         newer = _missed_ends(missed, self.clock.now) if ends is None else ends
-        told = self._ends(record, view, *newer)
-        promising = replace(record, accounted=accounted, owing=(*owing, *more), ends=told)
+        all_ends = self._ends(record, view, *newer)
+        promising = replace(record, accounted=accounted, owing=(*owing, *more), ends=all_ends)
         return Closing(promising, tuple(missed), given_up=gone)
 
     def _ends(self, record: Record, view: JobView, *newer: End) -> tuple[End, ...]:
@@ -849,6 +849,8 @@ class JobState:
             # without ``misfire``, this method was asked before the request was answered, so the moment came on time
             return Newest.LATE if config.misfire else Newest.RUN
         was_busy = record.completed and record.begun <= came <= record.completed_at
+        if was_busy and self.timeline.came_by(moment) > item.seen.zxid > 0:  # hosts' clocks differ, transactions do not
+            was_busy = False
         if was_busy or self.clock.was_away(came):
             return Newest.LATE if config.misfire else Newest.MISSED
         return Newest.RUN
@@ -889,5 +891,5 @@ class JobState:
 
 
 def _missed_ends(missed: Iterable[Missed], now: int) -> list[End]:
-    """Return what followers are told of moments that an item has missed."""
+    """Return the ends of moments that an item has missed, for followers."""
     return [End(one.passed.first, one.passed.last, MISSED, now) for one in missed]

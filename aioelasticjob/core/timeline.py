@@ -114,6 +114,10 @@ class Timeline:
                     return min(period.schedule.starts(moment), period.until)
         return moment
 
+    def came_by(self, moment: int) -> int:
+        """Return the transaction by which a moment came; 0 if none did it, or it is not known any more."""
+        return 0 if self._upstreams is None else self._upstreams.came_by(moment)
+
     def has_come(self, time: int) -> int:
         """Return up to when moments have come at a time: up to then, or up to before one that comes later.
 

@@ -33,15 +33,17 @@ class Upstream:
     problem: str = ""
     """Why nothing comes from it, whatever its items do; empty if all is well."""
     mark: int = 0
-    """The transaction that made the mark by which the job tells its follower how its items end; 0 without a mark."""
+    """The transaction that made the follower's mark, because of which items write how they end; 0 without a mark."""
     periods: tuple[tuple[int, ScheduleSettings], ...] = ()
     """Its schedules, oldest first, and since when each has been in force."""
     ends: Mapping[int, tuple[End, ...]] = field(default_factory=dict)
-    """How each item below the item count has ended its newest moments; empty as long as it has not told."""
+    """How each item below the item count has ended its newest moments; empty as long as nothing says so."""
+    written: Mapping[int, int] = field(default_factory=dict)
+    """The transaction that has written these ends of each item."""
 
     @property
     def answers(self) -> bool:
-        """Whether every item tells how it ends."""
+        """Whether it is known of every item how it ends."""
         return not self.problem and bool(self.mark) and all(self.ends.values())
 
     @cached_property
@@ -49,7 +51,7 @@ class Upstream:
         """Up to when all items have ended their moments; 0 if that is not known."""
         if self.problem or not self.mark:
             return 0
-        return min((told[-1].last if told else 0 for told in self.ends.values()), default=0)
+        return min((known[-1].last if known else 0 for known in self.ends.values()), default=0)
 
     def in_force(self, time: int) -> ScheduleSettings | None:
         """Return the schedule that is in force just after a time; None if there is none."""
@@ -57,11 +59,16 @@ class Upstream:
 
     def outcomes(self, moment: int) -> Mapping[int, str]:
         """Return how each item has ended a moment; the outcome is empty if the moment was not the item's."""
-        return {item: _outcome(told, moment) for item, told in self.ends.items()}
+        return {item: _outcome(known, moment) for item, known in self.ends.items()}
 
     def waiting(self, moment: int) -> tuple[int, ...]:
         """Return the items that have yet to end a moment."""
-        return tuple(item for item, told in sorted(self.ends.items()) if not told or told[-1].last < moment)
+        return tuple(item for item, known in sorted(self.ends.items()) if not known or known[-1].last < moment)
+
+    def came_by(self, moment: int) -> int:
+        """Return the newest transaction that is known to have ended a moment; 0 if it is not known any more."""
+        newest = {item: known[-1] for item, known in self.ends.items() if known}
+        return max((self.written[item] for item, end in newest.items() if end.first <= moment <= end.last), default=0)
 
 
 class Upstreams:
@@ -88,6 +95,10 @@ class Upstreams:
         """Return when a moment came that the upstreams have ended; the moment itself if that is not known any more."""
         found = [end.at for end in self._all_ends() if end.last == moment]
         return max([moment, *found]) if moment > self._since else moment
+
+    def came_by(self, moment: int) -> int:
+        """Return the newest transaction that is known to have ended a moment; 0 if it is not known any more."""
+        return max(one.came_by(moment) for one in self.upstreams)
 
     def has_come(self, time: int) -> int:
         """Return up to when moments had come at a time: up to then, or up to before one that came later."""
@@ -126,8 +137,8 @@ class Upstreams:
         if self._takes_any:
             return
         for one in self.upstreams:
-            for item, told in one.ends.items():
-                for end in told:
+            for item, known in one.ends.items():
+                for end in known:
                     if end.outcome not in RIGHT:
                         yield end.first, end.last, _why(one.job, item, end.outcome)
 
@@ -137,8 +148,8 @@ class Upstreams:
 
     def _all_ends(self) -> Iterator[End]:
         for one in self.upstreams:
-            for told in one.ends.values():
-                yield from told
+            for known in one.ends.values():
+                yield from known
 
 
 def upstream_of(tree: Tree, job: str, follower: str) -> Upstream:
@@ -161,8 +172,10 @@ def upstream_of(tree: Tree, job: str, follower: str) -> Upstream:
     problem = "" if periods or config.after else f"{job} has no schedule"
     if mark is None:
         return Upstream(job, problem, periods=periods)
-    told = {item: _told(tree.get(layout.item(item).followed), mark) for item in range(config.sharding_total_count)}
-    return Upstream(job, problem, mark.stat.czxid, periods, told)
+    nodes = {item: tree.get(layout.item(item).followed) for item in range(config.sharding_total_count)}
+    known = {item: _ends_in(node, mark) for item, node in nodes.items()}
+    written = {item: node.stat.mzxid for item, node in nodes.items() if node is not None}
+    return Upstream(job, problem, mark.stat.czxid, periods, known, written)
 
 
 def upstreams_of(tree: Tree, schedules: Schedules, follower: str, *, takes_any: bool) -> Upstreams | None:
@@ -198,7 +211,7 @@ def moments_of(upstreams: Sequence[Upstream], time: int | None = None) -> Schedu
 def next_notes(upstreams: Sequence[Upstream], schedules: Schedules, now: int) -> list[Mapping[str, object]]:
     """Return the schedules that the leader of a follower has yet to note, oldest first; none if all are noted.
 
-    A job is followed from now on once all its items tell how they end.  What it has changed since then counts from
+    A job is followed from now on once all its items write how they end.  What it has changed since then counts from
     when that was in force there: up to then its items have ended the moments of the former schedule.
     """
     newest = schedules.noted[-1] if schedules.is_noted else {}
@@ -233,15 +246,15 @@ def _config(data: bytes, path: str) -> JobConfig:
     return JobConfig.from_json(data, path)
 
 
-def _told(node: Node | None, mark: Node) -> tuple[End, ...]:
+def _ends_in(node: Node | None, mark: Node) -> tuple[End, ...]:
     """Return the ends in a node; none if they were written before the mark was made."""
     if node is None or node.stat.mzxid < mark.stat.czxid:
         return ()
     return decode_ends(node.data)
 
 
-def _outcome(told: Sequence[End], moment: int) -> str:
-    return next((end.outcome for end in reversed(told) if end.first <= moment <= end.last), "")
+def _outcome(known: Sequence[End], moment: int) -> str:
+    return next((end.outcome for end in reversed(known) if end.first <= moment <= end.last), "")
 
 
 def _why(job: str, item: int, outcome: str) -> str:

@@ -18,6 +18,11 @@ def test_a_cluster_with_chains_keeps_all_promises(seed: int) -> None:
     assert "--chains" in replay(verdict.plan)
 
 
+def test_whether_a_follower_was_busy_when_a_moment_came_does_not_depend_on_the_clocks_of_hosts() -> None:
+    verdict = live(plan(380015, chains=True))
+    assert not verdict.violations, verdict.report()
+
+
 def test_the_plans_have_chains_of_every_length_with_different_item_counts() -> None:
     plans = [plan(seed, chains=True) for seed in range(20)]
     assert {len(one.jobs) for one in plans} == {3, 4, 5}
