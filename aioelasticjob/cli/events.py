@@ -76,7 +76,10 @@ class _Known:
 
     def judged(self, runs: Iterable[RunEntry]) -> tuple[RunEntry, ...]:
         """Return runs with the outcomes that are shown: one that the registry knows to have ended is not running."""
-        return tuple(judged(run, self.jobs) if self._has_job_of(run) else run for run in runs)
+        return tuple(map(self._judged, runs))
+
+    def _judged(self, run: RunEntry) -> RunEntry:
+        return judged(run, self.jobs) if self._has_job_of(run) else run
 
     def goes_on(self, run: RunEntry) -> bool | None:
         """Whether a run goes on; None if that is not known."""
@@ -151,7 +154,10 @@ def show(
     if not found:
         advice = "aioelasticjob events list shows the ids; the run_id that the log has is taken as well"
         raise InvalidSetting("run", run, f"is not in {masked(store)}: {advice}")
-    known = _asked(where, [one for details in found for one in (details.run, *details.kin)])
+    shown: list[RunEntry] = []
+    for details in found:
+        shown += [details.run, *details.kin]
+    known = _asked(where, shown)
     if as_json:
         rows = [_details_as_json(one, known) for one in found]
         write_json(rows[0] if found[0].run.id == run else {"runs": rows})

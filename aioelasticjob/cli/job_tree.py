@@ -17,7 +17,8 @@ Line = Callable[[JobStatus], Text]
 def job_tree(found: Sequence[JobStatus], line: Line) -> RenderableType:
     """Return a tree in which each job stands below those that it follows; one that follows several stands below each.
 
-    Jobs that follow each other, and jobs that follow one that is not listed, stand at the top.
+    The followers of a job stand only where it stands first.  Jobs that follow each other, and jobs that follow one that
+    is not listed, stand at the top.
     """
     jobs = {one.name: one for one in found}
     followers = {name: [one for one in found if name in one.config.after] for name in jobs}
@@ -30,20 +31,31 @@ def job_tree(found: Sequence[JobStatus], line: Line) -> RenderableType:
 
 
 def _trees(first: Sequence[JobStatus], followers: Mapping[str, Sequence[JobStatus]], line: Line) -> Iterator[Tree]:
+    grown = set[str]()
     for one in first:
         tree = Tree(line(one), guide_style="dim")
-        _grow(tree, one, followers, line, (one.name,))
+        _grow(tree, one, followers, line, (one.name,), grown)
         yield tree
 
 
 def _grow(
-    tree: Tree, job: JobStatus, followers: Mapping[str, Sequence[JobStatus]], line: Line, way: tuple[str, ...]
+    tree: Tree,
+    job: JobStatus,
+    followers: Mapping[str, Sequence[JobStatus]],
+    line: Line,
+    way: tuple[str, ...],
+    grown: set[str],
 ) -> None:
+    """Add the followers of a job, and theirs; ``grown`` are the jobs of which that is done already."""
+    if job.name in grown and followers[job.name]:
+        tree.add(Text("its followers stand above", style="dim"))
+        return
+    grown.add(job.name)
     for follower in followers[job.name]:
         if follower.name in way:
             tree.add(Text(f"{follower.name}: they follow each other", style="red"))
         else:
-            _grow(tree.add(line(follower)), follower, followers, line, (*way, follower.name))
+            _grow(tree.add(line(follower)), follower, followers, line, (*way, follower.name), grown)
 
 
 def _below(name: str, followers: Mapping[str, Sequence[JobStatus]]) -> set[str]:

@@ -81,7 +81,8 @@ def schedule(
     if expressions and len(expressions) == 1 and _can_be_a_job(expressions[0]):
         found = _of_job(where, expressions[0])
     else:
-        known = where.look(_calendars) if calendar else {}
+        names = tuple(calendar or ())
+        known = where.look(_calendars) if names else {}
         settings = ScheduleSettings(
             cron=f"{SEPARATOR} ".join(expressions) if expressions else None,
             every=every,
@@ -91,15 +92,19 @@ def schedule(
             start_at=start_at,
             end_at=end_at,
             jitter=jitter,
-            calendar=tuple(calendar or ()),
+            calendar=names,
             calendar_mode=calendar_mode.value,
-            contents=tuple(known[name].hash if name in known else "" for name in calendar or ()),
+            contents=tuple([known[name].hash if name in known else "" for name in names]),
         )
         found = schedule_of(settings, job, {one.hash: one for one in known.values()})
     if found is None:
         raise InvalidSetting(
             "schedule", "", "give an expression, --every, --at, or the name of a job that has a schedule"
         )
+    _show(found, count, as_json=as_json)
+
+
+def _show(found: Schedule, count: int, *, as_json: bool) -> None:
     now = moment(SystemClock().now())
     fires = found.times_after(now, count)
     closed = found.closed_between(now, fires[-1], count) if fires else []

@@ -42,7 +42,10 @@ def check_following(config: JobConfig, known: Mapping[str, JobConfig], now: int)
 
 def contents_of(jobs: Iterable[JobConfig]) -> dict[str, Calendar]:
     """Return the contents of all calendars that jobs name, by their hashes, as far as they are known."""
-    return {hash: calendar for job in jobs for hash, calendar in job.contents.items()}
+    contents = dict[str, Calendar]()
+    for job in jobs:
+        contents |= job.contents
+    return contents
 
 
 def followed_moments(job: str, jobs: Mapping[str, JobConfig]) -> ScheduleSettings | None:
@@ -62,7 +65,9 @@ def followed_moments(job: str, jobs: Mapping[str, JobConfig]) -> ScheduleSetting
 
 def common_moments(schedules: list[ScheduleSettings]) -> ScheduleSettings:
     """Return one schedule with the moments that all of these have.  None of them is delayed: followers wait anyway."""
-    apart = dict.fromkeys(part for one in schedules for part in (replace(one, common_with=()), *one.common_with))
+    apart = dict[ScheduleSettings, None]()  # a set that keeps its order
+    for one in schedules:
+        apart |= dict.fromkeys((replace(one, common_with=()), *one.common_with))
     first, *others = [replace(one, jitter=0.0) for one in apart]
     return replace(first, common_with=tuple(dict.fromkeys(one for one in others if one != first)))
 

@@ -317,7 +317,7 @@ def _end_run(view: JobView, given: EndRun) -> Transaction:
     record = records.ended_by_others(run.record, given.outcome, given.at)
     settle = [
         Set(paths.execution, records.encode(record), run.version),
-        *told_to_followers(view.layout, given.item, record),
+        *ends_for_followers(view.layout, given.item, record),
     ]
     was_handed_over = paths.orphan in view.tree and not view.obstructed(paths.orphan)
     unmark = [Delete(paths.orphan)] if was_handed_over else []  # rescuers ignore the mark of such a run
@@ -326,8 +326,8 @@ def _end_run(view: JobView, given: EndRun) -> Transaction:
     return [*_leading(view), *settle, *_absent(paths.running), *unmark, *noted]
 
 
-def told_to_followers(layout: Layout, item: int, record: Record) -> list[Set]:
-    """Return the operation that tells followers how an item has ended its moments; none if nobody follows the job.
+def ends_for_followers(layout: Layout, item: int, record: Record) -> list[Set]:
+    """Return the operation that writes how an item has ended its moments; none if nobody follows the job.
 
     The node exists since the record has ends.
     """

@@ -245,7 +245,7 @@ class Layout:
 
     @property
     def followed(self) -> str:
-        """Parent of what followers are told of the items."""
+        """Parent of the nodes that say, for followers, how items have ended."""
         return f"/{self.job}/followed"
 
     @property

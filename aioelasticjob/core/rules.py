@@ -141,7 +141,7 @@ def note_schedule(now: RuleInput) -> Iterator[NoteSchedule]:
 
 
 def follow_upstreams(now: RuleInput) -> Iterator[MarkFollowed | NoteSchedule]:
-    """The leader marks the jobs that this one follows, and notes their schedules once their items tell how they end."""
+    """The leader marks the jobs that this one follows, and notes their schedules once items write how they end."""
     view = now.view
     config = view.tree.get(view.layout.config)
     if not view.config.after or config is None or view.unusable is not None or not view.schedules.is_noted:

@@ -385,7 +385,7 @@ class JobView:
 
     @cached_property
     def is_followed(self) -> bool:
-        """Whether other jobs follow this one, and are told how its items end."""
+        """Whether other jobs follow this one, so that it is written for them how its items end."""
         return bool(self.tree.children(self.layout.followers))
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from aioelasticjob.core import records
-from aioelasticjob.core.effects import halves, parts, told_to_followers
+from aioelasticjob.core.effects import ends_for_followers, halves, parts
 from aioelasticjob.core.request_runs import losing
 from aioelasticjob.core.view import JobView
 from aioelasticjob.engine.claims import in_force
@@ -40,8 +40,8 @@ async def write_accounts(
         items = left.pop(0)
         entitled = in_force(member, view)
         before = {item: wanted[item][0].record for item in items}
-        told = _telling(member, items, wanted, odd)
-        operations = [*entitled, *_writing(member, items, wanted), *told, *losing(view, before, member.id)]
+        for_followers = _writing_ends(member, items, wanted, odd)
+        operations = [*entitled, *_writing(member, items, wanted), *for_followers, *losing(view, before, member.id)]
         try:
             committed = await write(member, operations, WHAT, has_parts=len(items) > 1)
         except NodeTooLarge:
@@ -51,7 +51,7 @@ async def write_accounts(
         except Conflict as conflict:
             if conflict.index < len(entitled):
                 return written or None
-            if conflict.path not in odd and any(conflict.path == one.path for one in told):
+            if conflict.path not in odd and any(conflict.path == one.path for one in for_followers):
                 odd.add(conflict.path)
                 left.insert(0, items)
         else:
@@ -72,10 +72,10 @@ def _writing(member: Member, items: Sequence[int], wanted: Mapping[int, tuple[Ve
     return operations
 
 
-def _telling(
+def _writing_ends(
     member: Member, items: Sequence[int], wanted: Mapping[int, tuple[VersionedRecord, Record]], odd: Collection[str]
 ) -> list[Op]:
-    """Return the operations that tell followers how items have ended their moments.
+    """Return the operations that write, for followers, how items have ended their moments.
 
     The first of them makes the item's node.  The ``odd`` nodes exist already, from an earlier time, or were removed by
     hand.
@@ -83,10 +83,10 @@ def _telling(
     operations = list[Op]()
     for item in items:
         before, record = wanted[item]
-        for told in told_to_followers(member.layout, item, record):
+        for one in ends_for_followers(member.layout, item, record):
             is_new = not before.record.ends
-            if is_new is not (told.path in odd):
-                operations.append(Create(told.path, told.data))
+            if is_new is not (one.path in odd):
+                operations.append(Create(one.path, one.data))
             else:
-                operations.append(told)
+                operations.append(one)
     return operations

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeAlias
 
 from aioelasticjob.core import records
-from aioelasticjob.core.effects import MAX_OPERATIONS, halves, parts, told_to_followers
+from aioelasticjob.core.effects import MAX_OPERATIONS, ends_for_followers, halves, parts
 from aioelasticjob.core.items import Lock
 from aioelasticjob.core.layout import Layout
 from aioelasticjob.core.request_runs import settling
@@ -314,7 +314,7 @@ class Settlements:
     ) -> list[Op]:
         """Return the operations that write records, remove the locks of their items, and note the ends of requests.
 
-        Followers are told how items have ended.
+        They also write, for followers, how items have ended.
         """
         layout = self._member.layout
         operations = list[Op]()
@@ -326,11 +326,11 @@ class Settlements:
             operations.append(Delete(paths.running))
         rescuing = self._locks.rescuing
         for item, seen in ended.items():
-            for told in told_to_followers(layout, item, seen.record):
-                if told.path in remade:
-                    operations.append(Create(told.path, told.data))
-                elif told.path not in gone:
-                    operations.append(told)
+            for one in ends_for_followers(layout, item, seen.record):
+                if one.path in remade:
+                    operations.append(Create(one.path, one.data))
+                elif one.path not in gone:
+                    operations.append(one)
         operations += [Delete(layout.item(item).failover) for item in ended if item in rescuing]
         if fire is not None and fire.requested is not None:
             outcomes = dict[int, str]()
@@ -365,8 +365,8 @@ def _leave_out_refused(layout: Layout, settlement: Settlement, conflict: Conflic
     refused = {item for item in marked if layout.item(item).orphan == conflict.path}
     if refused:
         settlement.handed_over -= refused if conflict.reason == "exists" else marked
-    was_told = {layout.item(item).followed for item in settlement.parts[0]}
-    if conflict.path in was_told - settlement.remade:
+    for_followers = {layout.item(item).followed for item in settlement.parts[0]}
+    if conflict.path in for_followers - settlement.remade:
         settlement.remade |= {conflict.path}
         return
     settlement.remade -= {conflict.path}

@@ -125,7 +125,7 @@ async def configure(
     said = "; ".join(f"{name}: {shown(before)} → {shown(after)}" for name, (before, after) in differences.items())
     change: list[Op] = [Set(view.layout.config, config.to_json(), present)]
     if config.handler is not None:
-        change += await _told(session, config, parameter_changes="job_parameter" in differences)
+        change += await _in_index(session, config, parameter_changes="job_parameter" in differences)
     return await commit(session, [*noted(view.layout, view.tree, by, change), *change], f"{job}: {said}")
 
 
@@ -134,7 +134,7 @@ def _follows_others(view: JobView, config: JobConfig) -> bool:
     return bool(config.after) and (view.fault is not None or config.after != view.config.after)
 
 
-async def _told(session: Session, config: JobConfig, *, parameter_changes: bool) -> list[Op]:
+async def _in_index(session: Session, config: JobConfig, *, parameter_changes: bool) -> list[Op]:
     """Return the operations that tell the processes with a created job's handler of a change.
 
     Raises:

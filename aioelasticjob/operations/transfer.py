@@ -280,8 +280,8 @@ class Import:
             self.replaced.append(name)
             self.jobs.append(ImportedJob(name, "replaced", _changes(present, config)))
             change = [Set(layout.config, config.to_json(), node.stat.version)]
-            told = self._indexed(config, tree) if index is None else noted_change(config, index)
-            self.groups.append([*noted(layout, tree, self.by, change), *change, *told])
+            in_index = self._indexed(config, tree) if index is None else noted_change(config, index)
+            self.groups.append([*noted(layout, tree, self.by, change), *change, *in_index])
 
     def _indexed(self, config: JobConfig, tree: Tree) -> list[Op]:
         """Return the operations that add a created job to the index of its handler; none for a declared one."""

@@ -37,11 +37,10 @@ def play(
         async with listening(here, app), app.running() as session:
             await here.until(1)
             commit = session.commit
-            here.written = written = list[tuple[float, Sequence[Op]]]()  # type: ignore[attr-defined]
 
             def counted(ops: Sequence[Op], **options: Any) -> Any:
                 if any(not isinstance(op, Check) and "/execution/" in op.path for op in ops):
-                    written.append((here.now(), ops))
+                    spans.written.append((here.now(), ops))
                 return commit(ops, **options)
 
             session.commit = counted  # type: ignore[method-assign]
@@ -53,10 +52,6 @@ def play(
 
 def begins(spans: Spans, item: int, source: str = "SCHEDULE") -> list[float]:
     return [began for one, begun_by, began, _ in sorted(spans.done) if one == item and begun_by == source]
-
-
-def written(here: SimulatedJobs) -> list[tuple[float, Sequence[Op]]]:
-    return here.written  # type: ignore[attr-defined, no-any-return]
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -78,9 +73,9 @@ def test_beside_one_slow_item_the_fast_ones_miss_none_of_a_hundred_moments(recor
 def test_a_fire_whose_items_all_end_before_the_next_moment_costs_two_write_transactions() -> None:
     async def scene(here: SimulatedJobs, spans: Spans) -> None:
         await here.until(1.5)
-        written(here).clear()
+        spans.written.clear()
         await here.until(21.5)
-        assert len(written(here)) == 2 * 10
+        assert len(spans.written) == 2 * 10
 
     play(scene, lambda context: 0.4 * context.item)
 
@@ -89,9 +84,9 @@ def test_a_fire_whose_items_all_end_before_the_next_moment_costs_two_write_trans
 def test_with_a_slow_item_a_moment_costs_at_most_one_write_transaction_more(seconds: float) -> None:
     async def scene(here: SimulatedJobs, spans: Spans) -> None:
         await here.until(1.5)
-        written(here).clear()
+        spans.written.clear()
         await here.until(201.5)
-        assert len(written(here)) <= 3 * 100
+        assert len(spans.written) <= 3 * 100
 
     play(scene, slow(seconds))
 
@@ -99,11 +94,11 @@ def test_with_a_slow_item_a_moment_costs_at_most_one_write_transaction_more(seco
 def test_with_several_slow_items_each_run_that_outlasts_a_moment_costs_at_most_one_write_transaction_more() -> None:
     async def scene(here: SimulatedJobs, spans: Spans) -> None:
         await here.until(1.5)
-        written(here).clear()
+        spans.written.clear()
         await here.until(201.5)
         outlasting = [item for item, *_ in spans.done if item != 0]
         assert len(outlasting) > 100
-        assert len(written(here)) <= 2 * 100 + len(outlasting)
+        assert len(spans.written) <= 2 * 100 + len(outlasting)
 
     play(scene, lambda context: (0.1, 2.7, 3.3, 9.1)[context.item])
 
@@ -111,12 +106,12 @@ def test_with_several_slow_items_each_run_that_outlasts_a_moment_costs_at_most_o
 def test_what_has_ended_is_settled_in_the_transaction_that_claims_the_next_moment() -> None:
     async def scene(here: SimulatedJobs, spans: Spans) -> None:
         await here.until(1.5)
-        written(here).clear()
+        spans.written.clear()
         await here.until(3.5)
         shown.append([(await here.record(item)).completed for item in range(4)])
         await here.until(4.05)
-        claims = [ops for _, ops in written(here) if any(isinstance(op, Create) for op in ops)]
-        assert len(claims) == len(written(here)) == 2
+        claims = [ops for _, ops in spans.written if any(isinstance(op, Create) for op in ops)]
+        assert len(claims) == len(spans.written) == 2
         locks = [op.path for op in claims[1] if op.path.endswith("/running")]
         assert sorted(locks) == sorted([LAYOUT.item(item).running for item in (0, 1, 2)] * 2)
 

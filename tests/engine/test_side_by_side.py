@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from aioelasticjob import InstanceContext, ItemContext, OnceListener, operations
-from aioelasticjob.registry.transaction import Create, Delete
+from aioelasticjob.registry.transaction import Create, Delete, Op
 from tests.support.simulated_jobs import LAYOUT, REGISTRY, SimulatedJobs, simulate
 
 NEVER = "0 0 0 1 1 ? 2090"
@@ -28,6 +28,8 @@ class Spans:
     """Item, source, begin and end of each run, in seconds after the start."""
     most: int = 0
     """How many runs went on at the same time at most."""
+    written: list[tuple[float, Sequence[Op]]] = field(default_factory=list)
+    """The transactions that have written records, and when; only if the test notes them."""
     _under_way: Counter[int] = field(default_factory=Counter)
 
     async def __call__(self, context: ItemContext) -> None:

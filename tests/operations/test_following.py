@@ -114,6 +114,21 @@ def test_the_tree_of_jobs_shows_each_job_below_those_that_it_follows() -> None:
     simulate(scene)
 
 
+def test_the_tree_of_jobs_shows_the_followers_of_a_job_once() -> None:
+    async def scene(here: SimulatedJobs) -> None:
+        chain = Chain(here)
+        load = {"after": ["extract", "clean"]}
+        app = chain.app(extract={"every": "10s"}, clean={"after": "extract"}, load=load, report={"after": "load"})
+        async with app.running():
+            await here.until(5)
+            found = list((await jobs(here)).values())
+        shown = text(_list(JobList(tree=True), found, here.start + here.now()))
+        names = [line.strip("│├└─ ").split("  ")[0] for line in shown.splitlines()]
+        assert names == ["extract", "clean", "load", "report", "load", "its followers stand above"]
+
+    simulate(scene)
+
+
 def test_the_moments_of_a_follower_are_previewed_before_it_is_changed() -> None:
     async def scene(here: SimulatedJobs) -> None:
         chain = Chain(here)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from random import Random
 from unittest import mock
@@ -65,7 +66,7 @@ async def edit_calendar(cluster: Cluster, dice: Random, seconds: float) -> None:
         await sleep(min(dice.uniform(2, 12), end - current_time()))
         data = dice.choice(DAYS if dice.random() < 0.7 else NO_DAYS)
         cluster.break_("operator", detail=f"the calendar becomes {data!r}")
-        await cluster.operate(lambda session, data=data: _write(session, data))  # type: ignore[misc]
+        await cluster.operate(partial(_write, data=data))
         cluster.mend("operator")
 
 
