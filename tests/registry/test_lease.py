@@ -52,6 +52,23 @@ def test_every_proof_of_life_moves_the_end() -> None:
     run(main)
 
 
+def test_the_registry_counts_as_heard_until_the_answer_to_a_heartbeat_is_overdue() -> None:
+    async def main() -> None:
+        lease, loop = lease_of(6), asyncio.get_running_loop()
+        assert Lease().unheard == 0
+        await asyncio.sleep(1.4)
+        assert lease.unheard == 0
+        await asyncio.sleep(3)
+        assert lease.unheard == pytest.approx(4.4)
+        lease.prove(loop.time() - 0.2)
+        assert lease.unheard == 0
+        await asyncio.sleep(5)
+        lease.end()
+        assert lease.unheard == 0
+
+    run(main)
+
+
 def test_another_session_ends_the_work_of_this_one_at_once() -> None:
     async def main() -> None:
         lease, loop = lease_of(4), asyncio.get_running_loop()
